@@ -1,0 +1,459 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/lockserver/internal/queue"
+)
+
+// errWaitOver says that the hold is still queued and its request may wait no longer.
+var errWaitOver = errors.New("the wait is over")
+
+// errTurnCame says that the hold became the head while it was to be given up.
+var errTurnCame = errors.New("the turn has come")
+
+// Acquire asks for one hold and blocks until it is held, refused, or the wait is
+// over; the end of ctx ends the wait too.
+//
+// It returns a held hold, or a queued one where [AcquireRequest.KeepPlace] is set
+// and the wait is over. Errors: [*HeldError] when the wait is over; [*GoneError]
+// when the hold ended, also where an idempotency key names a hold that has ended;
+// codes out_of_bounds, bad_idempotency_key, idempotency_key_reused, session_full,
+// session_gone, no_quorum, behind, token_floor and shutting_down, after which
+// nothing is left behind; outcome_unknown, after which a repeat with the same
+// idempotency key finds the hold, and a hold without key is deleted on sight.
+func (s *Server) Acquire(ctx context.Context, req AcquireRequest) (*Hold, error) {
+	start := time.Now()
+	if err := req.normalize(s.config.MaxTTL); err != nil {
+		return nil, err
+	}
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	id, ref := req.identity()
+	if req.Wait == 0 && !req.KeepPlace && !s.knows(ref) {
+		if err := s.tryHead(ctx, req.Lock); err != nil {
+			return nil, err
+		}
+	}
+	l, replayed, err := s.open(ctx, ref, &req)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close(l)
+	hold, err := s.await(ctx, l, start, req.Wait, req.KeepPlace)
+	if err != nil {
+		return nil, err
+	}
+	hold.ID, hold.Replayed = id, replayed
+	return hold, nil
+}
+
+// tryHead refuses a try at once where the lock has a live hold: nothing is
+// written, so nothing is left behind.
+func (s *Server) tryHead(ctx context.Context, lock string) error {
+	for {
+		s.mu.Lock()
+		head := s.table.Head(lock)
+		s.mu.Unlock()
+		if head == nil {
+			return nil
+		}
+		there, err := s.confirm(ctx, head.Ref)
+		if err != nil {
+			return err
+		}
+		if there {
+			return s.heldError(lock, 0)
+		}
+	}
+}
+
+// identity returns the secret id of the attempt and its ref: derived where there
+// is an idempotency key, else fresh.
+func (r *AcquireRequest) identity() (string, queue.Ref) {
+	id := newID()
+	if r.IdempotencyKey != "" {
+		id = keyedID(r.Lock, r.IdempotencyKey)
+	}
+	return id, refOf(id)
+}
+
+// knows reports whether the hold of ref is live or on its way here.
+func (s *Server) knows(ref queue.Ref) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.Get(ref) != nil || s.locals[ref] != nil
+}
+
+// open binds the request to its hold: the one that its idempotency key names, if
+// there is one, else a new one, whose put is on its way when open returns. Where
+// it returns a local, close must follow.
+func (s *Server) open(ctx context.Context, ref queue.Ref, req *AcquireRequest) (l *local, replayed bool, err error) {
+	s.mu.Lock()
+	if l, err = s.repeatLocked(ref, req); l != nil || err != nil {
+		s.mu.Unlock()
+		return l, true, err
+	}
+	l, err = s.newLocalLocked(ref, req)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, false, err
+	}
+	s.send(ctx, l)
+	return l, false, nil
+}
+
+// repeatLocked finds the hold that an idempotency key names; nil where this server
+// knows of none.
+func (s *Server) repeatLocked(ref queue.Ref, req *AcquireRequest) (*local, error) {
+	var l *local
+	if h := s.table.Get(ref); h != nil {
+		l = s.localLocked(h)
+	} else if sent := s.locals[ref]; sent != nil && sent.err == nil {
+		l = sent
+	}
+	if l == nil {
+		if p := s.history.find(ref); p != nil {
+			return nil, &GoneError{Ref: refText(ref), End: p.end}
+		}
+		return nil, nil
+	}
+	if !req.asks(l.hold) {
+		return nil, &apierr.Error{
+			ErrCode: apierr.IdempotencyKeyReused, Field: "Idempotency-Key",
+			Detail: "the key was used with another owner, ttl, session or metadata; use a fresh key for each attempt",
+		}
+	}
+	l.place.Ask()
+	s.dueLocked(l)
+	return l, nil
+}
+
+// asks reports whether h is what the request asks for.
+func (r *AcquireRequest) asks(h *queue.Hold) bool {
+	var session queue.Ref
+	if r.Session != "" {
+		session = refOf(r.Session)
+	}
+	return r.Owner == h.Owner && (r.TTL == h.TTL || r.TTL == 0) && session == h.Session &&
+		maps.Equal(r.Metadata, h.Metadata)
+}
+
+// newLocalLocked registers a hold before its put is sent: the put's event may come
+// before its answer, and a put whose answer never comes is found by it (R8).
+func (s *Server) newLocalLocked(ref queue.Ref, req *AcquireRequest) (*local, error) {
+	l := &local{keyed: req.IdempotencyKey != "", owned: true, unsure: true}
+	h := &queue.Hold{
+		Ref: ref, Lock: req.Lock, Owner: req.Owner, Metadata: maps.Clone(req.Metadata), TTL: req.TTL,
+		Server: s.config.Name, Created: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	if req.Session != "" {
+		o, err := s.joinSessionLocked(req)
+		if err != nil {
+			return nil, err
+		}
+		h.Session, h.TTL = o.ref, o.ttl
+		l.session, l.lease, l.owned, l.place.Shared = o, o.lease, false, true
+	}
+	l.hold = h
+	if !s.config.Alone {
+		l.place.Grace = time.Second
+	}
+	l.place.Asking = 1
+	s.locals[ref] = l
+	return l, nil
+}
+
+// send finds a lease for l and queues its put. What goes wrong shows in l.
+func (s *Server) send(ctx context.Context, l *local) {
+	if l.session == nil {
+		granted, err := s.leaseFor(ctx, leaseTTL(l.hold.TTL))
+		if err != nil {
+			s.mu.Lock()
+			l.owned = false
+			s.failLocked(l, err, true)
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Lock()
+		l.lease = granted
+		l.place.Renewed, l.place.LeaseTTL = granted.Sent, granted.TTL
+		s.mu.Unlock()
+	}
+	l.value = encodeHold(l.hold)
+	s.puts.add(l)
+}
+
+// leaseFor returns a lease that was confirmed just now.
+func (s *Server) leaseFor(ctx context.Context, ttl time.Duration) (lease, error) {
+	for {
+		s.mu.Lock()
+		idle, ok := s.pool.take(ttl, time.Now())
+		s.mu.Unlock()
+		if !ok {
+			return s.store.grantLease(ctx, ttl)
+		}
+		renewed, err := s.store.keepAlive(ctx, idle)
+		if !errors.Is(err, errLeaseGone) {
+			return renewed, err
+		}
+	}
+}
+
+// putDone is called with a batch that the store has taken.
+func (s *Server) putDone(batch []*local, rev int64) {
+	s.reached(rev, func(late error) {
+		for _, l := range batch {
+			if late != nil && !l.live && l.end == NotEnded {
+				s.failLocked(l, late, false)
+			}
+		}
+	})
+}
+
+// putExists is called with a hold whose key was there before this put.
+func (s *Server) putExists(l *local, rev int64) {
+	s.reached(rev, func(late error) {
+		if l.owned {
+			l.owned = false
+			s.pool.put(l.lease)
+		}
+		if !l.live && l.end == NotEnded {
+			if late == nil {
+				late = &GoneError{Ref: refText(l.hold.Ref), End: EndUnknown}
+			}
+			s.failLocked(l, late, true)
+		}
+	})
+}
+
+// putFailed is called with a batch that was refused, or whose outcome is unknown.
+func (s *Server) putFailed(batch []*local, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range batch {
+		switch {
+		case l.live || l.end != NotEnded: // the event came first
+		case !refused(err):
+			s.failLocked(l, outcomeUnknown(err), false)
+		case l.session != nil:
+			s.failLocked(l, &GoneError{Ref: refText(l.session.ref), End: EndUnknown, Session: true}, true)
+		default:
+			l.owned = false
+			s.failLocked(l, unavailable(err), true)
+		}
+	}
+}
+
+// failLocked ends an attempt whose put did not come. Where that is certain it is
+// forgotten; else it is remembered until its lease must be gone.
+func (s *Server) failLocked(l *local, err error, certain bool) {
+	l.err = err
+	l.notify()
+	if certain {
+		s.forgetLocked(l)
+		return
+	}
+	l.owned = false
+	l.unsaid = !l.keyed
+	s.timers.set(l, time.Now().Add(l.lease.TTL+writeTimeout))
+}
+
+// forgetLocked drops a local whose put was never seen.
+func (s *Server) forgetLocked(l *local) {
+	if !l.live && s.locals[l.hold.Ref] == l {
+		delete(s.locals, l.hold.Ref)
+	}
+}
+
+// close ends one request on l. When it was the last and no answer said held, a
+// hold without idempotency key goes at once and one with a key keeps its place for
+// a while.
+func (s *Server) close(l *local) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.place.Leave(time.Now().Add(PlaceTimeout))
+	if l.place.Asking > 0 || l.place.Answered || l.end != NotEnded {
+		return
+	}
+	if l.keyed {
+		s.dueLocked(l)
+		return
+	}
+	s.abandonLocked(l)
+}
+
+// abandonLocked deletes a hold that nobody will ask for, now or when its put shows.
+func (s *Server) abandonLocked(l *local) {
+	if l.unsaid {
+		return
+	}
+	l.unsaid = true
+	if l.live {
+		s.cancelLocked(l.hold.Ref)
+	}
+}
+
+// await brings a hold that a request is bound to to its answer.
+func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time.Duration, keep bool) (*Hold, error) {
+	waited, err := s.turn(ctx, l, start.Add(wait))
+	if errors.Is(err, errWaitOver) && keep {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.holdLocked(l), nil
+	}
+	if errors.Is(err, errWaitOver) {
+		if err = s.giveUp(ctx, l); err == nil {
+			return nil, s.heldError(l.hold.Lock, time.Since(start))
+		}
+	}
+	if err != nil && !errors.Is(err, errTurnCame) {
+		return nil, err
+	}
+	return s.grant(ctx, l, waited)
+}
+
+// turn waits until the hold is the head of its lock, and reports whether it had
+// to queue for it.
+func (s *Server) turn(ctx context.Context, l *local, until time.Time) (waited bool, err error) {
+	var over <-chan time.Time
+	for {
+		changed, queued, err := s.look(l)
+		if err != nil || changed == nil {
+			return waited, err
+		}
+		if queued {
+			waited = true
+			left := time.Until(until)
+			if left <= 0 {
+				return waited, errWaitOver
+			}
+			if over == nil {
+				timer := time.NewTimer(left)
+				defer timer.Stop()
+				over = timer.C
+			}
+		}
+		select {
+		case <-changed:
+		case <-over:
+		case <-s.stopping:
+			return waited, shuttingDown()
+		case <-ctx.Done():
+			return waited, context.Cause(ctx)
+		}
+	}
+}
+
+// look returns a nil channel when it is the hold's turn, else the channel that is
+// closed at its next change and whether its put has been seen.
+func (s *Server) look(l *local) (changed <-chan struct{}, queued bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case l.end != NotEnded:
+		return nil, false, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
+	case l.live && s.table.IsHead(l.hold):
+		return nil, false, nil
+	case l.err != nil && !l.live:
+		return nil, false, l.err
+	}
+	return l.watch(), l.live, nil
+}
+
+// maxRenewals bounds the keep-alives of one grant: a store that takes longer than
+// a third of the TTL each time is no store to grant from.
+const maxRenewals = 3
+
+// grant makes the answer "held" true: the lease has at least two thirds of the TTL
+// left, by an answer of a leader with a quorum (R9), and the key is there (R7). A
+// request that has ended is never granted.
+func (s *Server) grant(ctx context.Context, l *local, waited bool) (*Hold, error) {
+	for range maxRenewals {
+		hold, stale, err := s.tryGrant(ctx, l, waited)
+		if !stale {
+			return hold, err
+		}
+		if err := s.renewLease(ctx, l); err != nil {
+			return nil, err
+		}
+		waited = false
+	}
+	hold, stale, err := s.tryGrant(ctx, l, false)
+	if stale {
+		return nil, unavailable(errors.New("keep-alives take longer than a third of the TTL"))
+	}
+	return hold, err
+}
+
+// tryGrant answers unless the lease must be renewed first.
+func (s *Server) tryGrant(ctx context.Context, l *local, waited bool) (hold *Hold, stale bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.overdueLocked(l, now) {
+		return nil, false, &GoneError{Ref: refText(l.hold.Ref), End: Expired}
+	}
+	sent := s.leaseLocked(l).Sent
+	if waited || now.Sub(sent) > l.hold.TTL/3 {
+		return nil, true, nil
+	}
+	hold, err = s.answerLocked(ctx, l, sent, now)
+	return hold, false, err
+}
+
+// answerLocked says held.
+func (s *Server) answerLocked(ctx context.Context, l *local, sent, now time.Time) (*Hold, error) {
+	switch {
+	case l.end != NotEnded:
+		return nil, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !s.table.IsHead(l.hold):
+		return nil, &apierr.Error{ErrCode: apierr.NotHeld, Detail: "the hold is still queued"}
+	}
+	if err := s.readyLocked(); err != nil {
+		return nil, err
+	}
+	if !l.place.Confirm(sent, now, l.hold.TTL) {
+		return nil, &GoneError{Ref: refText(l.hold.Ref), End: Expired}
+	}
+	s.dueLocked(l)
+	return s.holdLocked(l), nil
+}
+
+// giveUp withdraws a hold whose wait is over and waits until it is gone. Where
+// another request is bound to the hold, it stays.
+func (s *Server) giveUp(ctx context.Context, l *local) error {
+	d := &deletion{ref: l.hold.Ref, entry: endEntry{End: Cancelled}, done: make(chan struct{})}
+	s.mu.Lock()
+	if s.table.IsHead(l.hold) {
+		s.mu.Unlock()
+		return errTurnCame
+	}
+	if l.place.Asking > 1 || l.end != NotEnded {
+		s.mu.Unlock()
+		return nil
+	}
+	l.unsaid = true
+	s.deletes.add(d)
+	s.mu.Unlock()
+	return d.wait(ctx)
+}
+
+// heldError describes who stands in the way.
+func (s *Server) heldError(lock string, waited time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &HeldError{Lock: lock, Waited: waited, Waiters: max(0, s.table.Waiters(lock))}
+	if h := s.table.Head(lock); h != nil {
+		e.Holder = s.holderLocked(h)
+	}
+	return e
+}

@@ -1,0 +1,94 @@
+// Package lockserver is the lock engine of fenced: holds, queues, tokens and
+// sessions over an etcd client. It knows no HTTP and no SQL. This page is its
+// specification.
+//
+// # What it promises
+//
+// At most one live hold of a lock is granted at a time, as the store's log orders
+// them, and every grant carries a token that is higher than the token of every
+// grant of that lock before it. It does not promise that a holder stops: a lease
+// is a promise about time, and a stalled holder keeps none. Only a store that
+// compares tokens can refuse its writes; see package tokens. The lease is for
+// efficiency, the fence is for correctness.
+//
+// # Keys
+//
+// Everything lives under one prefix, by default /fenced/v1/:
+//
+//	h/<ref>   one key a hold; put only if absent, written once, on a lease
+//	s/<ref>   one key a session, on its lease
+//	ends      overwritten by each batch that ends holds: who, how, by whom
+//	base      what is added to a revision to make a token; absent means 0
+//	cluster   the random id of the deployment that owns the prefix
+//
+// A ref is a digest of the secret id, so neither the store nor a list nor a log
+// ever holds the capability itself. No name is part of a key: names need no
+// encoding and cannot meet.
+//
+// # Who is authoritative
+//
+// The store's log. The holder of a lock is its live key with the lowest create
+// revision (never the mod revision: a re-put key would take a newer token than
+// its successor), and the token is base + that revision. Each server keeps one
+// watch on the prefix and a mirror in memory. A hold may be granted when the
+// mirror is complete up to the hold's own put, shows no earlier key of the lock,
+// and shows the hold's own key alive. Revisions only grow, so once the mirror
+// shows no earlier key, none can appear: a lagging mirror grants late, never
+// wrongly.
+//
+// # States of a hold
+//
+//	        put applied              head of its lock
+//	(sent) -------------> queued ------------------------> held
+//	   |                    |                               |
+//	   | refused            | cancelled, broken, expired    | released, expired, broken
+//	   v                    v                               v
+//	 nothing               ended ------------------------> ended
+//
+// An ended hold never comes back. "unknown" is the end of a key that vanished
+// without an entry in ends: its lease ran out in the store, as after a crash of
+// the server that kept it.
+//
+// # Time
+//
+// A deadline counts from the sending of the LeaseGrant or KeepAlive whose answer
+// confirmed it: an answer that arrives late proves nothing about the time after
+// it. Before an answer says held, the deadline has at least two thirds of the TTL
+// left, and a waiter's grant always sends one KeepAlive first: only a leader with
+// a recent quorum answers it. A hold that is past its deadline here is never
+// renewed again.
+//
+// Expiry is this package's own: the server that last granted or renewed a hold
+// deletes it at its deadline. The lease in the store runs TTL + 5 s, rounded up
+// to a second, and acts only when that server is gone.
+//
+// # Writes
+//
+// Puts of different locks that arrive together go into one transaction; two holds
+// of one lock never share one, because they would tie on the revision. Deletes
+// batch apart from puts, so that a refused put (a full store, a dead lease) never
+// stops a release. A batch leaves when the one before it has answered, never on a
+// timer. A write is answered only after the mirror has applied its revision.
+//
+// A write whose answer is lost is of unknown outcome. Without an idempotency key
+// nobody can ask for such a hold again, so it is remembered as abandoned and
+// deleted on sight. With one, its id is derived from lock and key, every server
+// maps a repeat to the same hold, and no server reaps it on its own.
+//
+// # Places
+//
+// A queued hold keeps its place while somebody asks for it. When its last request
+// ends, a hold without an idempotency key leaves at once, one with a key after
+// [PlaceTimeout]. When the server stops, all places stay.
+//
+// # Errors
+//
+// [*HeldError], [*GoneError] and [*apierr.Error]; each has a code, which
+// apierr.CodeOf finds. Errors with code outcome_unknown are the only ones after
+// which the call may have taken effect; repeat it with the same idempotency key.
+//
+// # Concurrency
+//
+// All methods of [Server] may be called at once. [Server.Run] owns all
+// goroutines and returns when they are gone.
+package lockserver

@@ -1,0 +1,400 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/lockserver/internal/queue"
+)
+
+// Hold returns the state of a live hold and changes nothing. Errors: [*GoneError]
+// for one that has ended or never was; codes no_quorum and behind.
+func (s *Server) Hold(ctx context.Context, id string) (*Hold, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	l, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.unpin(l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.end != NotEnded {
+		return nil, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
+	}
+	hold := s.holdLocked(l)
+	hold.ID = id
+	return hold, nil
+}
+
+// AwaitHold says "I am here" for a hold: it keeps the place of a queued one for
+// up to wait and answers at the grant, and renews a held one. A queued hold comes
+// back queued when the wait is over. wait is 0 to [MaxWait]. Errors are those of
+// [Server.Acquire] and [Server.Renew].
+func (s *Server) AwaitHold(ctx context.Context, id string, wait time.Duration) (*Hold, error) {
+	if err := ValidateWait(wait); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	l, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.unpin(l)
+	s.mu.Lock()
+	l.place.Ask()
+	s.dueLocked(l)
+	s.mu.Unlock()
+	defer s.close(l)
+	_, err = s.turn(ctx, l, start.Add(wait))
+	if err != nil && !errors.Is(err, errWaitOver) {
+		return nil, err
+	}
+	hold, err := s.present(ctx, l, err != nil)
+	if err != nil {
+		return nil, err
+	}
+	hold.ID = id
+	return hold, nil
+}
+
+// present answers a request that said "I am here": queued, or held and renewed.
+func (s *Server) present(ctx context.Context, l *local, queued bool) (*Hold, error) {
+	if !queued {
+		return s.grant(ctx, l, true)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holdLocked(l), nil
+}
+
+// Renew gives a held hold its full TTL again, counted from now. It never makes
+// anything anew: a hold past its deadline here is over, even while its key is
+// still there. Errors: [*GoneError]; codes not_held, no_quorum and behind, after
+// which the old deadline stands.
+func (s *Server) Renew(ctx context.Context, id string) (*Hold, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	l, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.unpin(l)
+	if err := s.renewable(ctx, l); err != nil {
+		return nil, err
+	}
+	if err := s.renewLease(ctx, l); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hold, err := s.answerLocked(ctx, l, s.leaseLocked(l).Sent, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	hold.ID = id
+	return hold, nil
+}
+
+// Release ends a hold, queued or held. It returns nil also where the hold was
+// released before. Errors: [*GoneError] where it ended in another way, code
+// outcome_unknown where the store did not answer: repeat it.
+func (s *Server) Release(ctx context.Context, id string) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	l, err := s.find(ctx, id)
+	if err != nil {
+		return releasedBefore(err)
+	}
+	defer s.unpin(l)
+	d := &deletion{ref: l.hold.Ref, entry: endEntry{End: Released}, done: make(chan struct{})}
+	s.deletes.add(d)
+	if err := d.wait(ctx); err != nil || d.deleted {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return releasedBefore(s.goneLocked(l.hold.Ref))
+}
+
+// releasedBefore turns "gone: released" into success.
+func releasedBefore(err error) error {
+	var gone *GoneError
+	if errors.As(err, &gone) && gone.End == Released {
+		return nil
+	}
+	return err
+}
+
+// find pins the local of the live hold of id; unpin must follow. It changes
+// nothing about the hold's place. It
+// waits for a put that is on its way here, and where other servers share the
+// store it reads the key before it says "gone".
+func (s *Server) find(ctx context.Context, id string) (*local, error) {
+	if !canonicalID(id) {
+		return nil, &apierr.Error{
+			ErrCode: apierr.Malformed, Field: "hold", Limit: "26 characters of a to z and 2 to 7",
+			Detail: "hold must be an id that an acquire returned",
+		}
+	}
+	ref := refOf(id)
+	for asked := false; ; asked = true {
+		s.mu.Lock()
+		l := s.pinLocked(ref)
+		gone := s.history.find(ref) != nil
+		s.mu.Unlock()
+		if l != nil {
+			if err := s.landed(ctx, l); err != nil {
+				s.unpin(l)
+				return nil, err
+			}
+			return l, nil
+		}
+		if !gone && !asked {
+			if _, err := s.confirm(ctx, ref); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return nil, s.goneLocked(ref)
+	}
+}
+
+// pinLocked returns the local of a hold that is live or on its way, pinned.
+func (s *Server) pinLocked(ref queue.Ref) *local {
+	l := s.locals[ref]
+	if h := s.table.Get(ref); h != nil {
+		l = s.localLocked(h)
+	}
+	if l != nil && (l.live || l.err == nil) {
+		l.calls++
+		return l
+	}
+	return nil
+}
+
+// landed waits until the put of l has been seen, or has failed.
+func (s *Server) landed(ctx context.Context, l *local) error {
+	for {
+		s.mu.Lock()
+		done, err, changed := l.live || l.end != NotEnded, l.err, l.watch()
+		s.mu.Unlock()
+		if done {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// unpin undoes find: the local may be dropped, and its lease reused.
+func (s *Server) unpin(l *local) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.calls--
+	s.dropLocked(l)
+}
+
+// goneLocked says how a hold ended that is not there.
+func (s *Server) goneLocked(ref queue.Ref) error {
+	end := EndUnknown
+	if p := s.history.find(ref); p != nil {
+		end = p.end
+	}
+	return &GoneError{Ref: refText(ref), End: end}
+}
+
+// confirm reads the key of a hold at one linearizable revision, waits until the
+// mirror agrees, and reports whether the hold is there. A server that is alone
+// with its store knows from its mirror: every write it answered is in it.
+func (s *Server) confirm(ctx context.Context, ref queue.Ref) (bool, error) {
+	if s.config.Alone {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.table.Get(ref) != nil, nil
+	}
+	readCtx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	resp, err := s.store.client.Get(readCtx, s.keys.hold(ref))
+	if err != nil {
+		return false, unavailable(err)
+	}
+	there := len(resp.Kvs) > 0
+	return there, s.agree(ctx, ref, there)
+}
+
+// agree waits until the mirror shows a hold, or its end, as the store does.
+func (s *Server) agree(ctx context.Context, ref queue.Ref, there bool) error {
+	late := time.NewTimer(behindTimeout)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		if (s.table.Get(ref) != nil) == there || there && s.history.find(ref) != nil {
+			s.mu.Unlock()
+			return nil
+		}
+		moved := s.movedLocked()
+		s.mu.Unlock()
+		select {
+		case <-moved:
+		case <-late.C:
+			return behind()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// syncRevision reads the store's present revision and waits for the mirror to
+// reach it. Where other keys share the store, only a progress notice tells that
+// nothing of ours is between.
+func (s *Server) syncRevision(ctx context.Context) error {
+	readCtx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	resp, err := s.store.client.Get(readCtx, s.keys.cluster(), clientv3.WithCountOnly())
+	if err != nil {
+		return unavailable(err)
+	}
+	s.mu.Lock()
+	there := s.mirror.rev >= resp.Header.Revision
+	s.mu.Unlock()
+	if there {
+		return nil
+	}
+	if err := s.store.client.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
+		return unavailable(err)
+	}
+	if err := s.caughtUp(ctx, resp.Header.Revision); err != nil {
+		return behind()
+	}
+	return nil
+}
+
+// movedLocked returns a channel that is closed when the mirror moves next.
+func (s *Server) movedLocked() <-chan struct{} {
+	if s.mirror.moved == nil {
+		s.mirror.moved = make(chan struct{})
+	}
+	return s.mirror.moved
+}
+
+// renewable refuses to renew what is not held or past its deadline. A server that
+// does not know the deadline asks the store when the lease was renewed last.
+func (s *Server) renewable(ctx context.Context, l *local) error {
+	s.mu.Lock()
+	now := time.Now()
+	known := s.config.Alone || l.session != nil || l.place.Answered
+	end, head, overdue, leased := l.end, s.table.IsHead(l.hold), s.overdueLocked(l, now), l.lease.ID
+	s.mu.Unlock()
+	if end == NotEnded && head && !known {
+		renewed, err := s.store.renewed(ctx, leased)
+		if err != nil && !errors.Is(err, errLeaseGone) {
+			return err
+		}
+		// The store tells whole seconds, rounded down.
+		overdue = err != nil || now.After(renewed.Add(l.hold.TTL+time.Second))
+	}
+	switch {
+	case end != NotEnded:
+		return &GoneError{Ref: refText(l.hold.Ref), End: end}
+	case !head:
+		return &apierr.Error{ErrCode: apierr.NotHeld, RetryAfter: time.Second, Detail: "the hold is still queued"}
+	case overdue:
+		return &GoneError{Ref: refText(l.hold.Ref), End: Expired}
+	}
+	return nil
+}
+
+// renewLease renews the lease behind l: its own or its session's.
+func (s *Server) renewLease(ctx context.Context, l *local) error {
+	var err error
+	if o := l.session; o != nil {
+		err = s.renewSession(ctx, o)
+	} else {
+		_, err = s.keepAlive(ctx, l)
+	}
+	if errors.Is(err, errLeaseGone) {
+		return &GoneError{Ref: refText(l.hold.Ref), End: EndUnknown}
+	}
+	return err
+}
+
+// leaseLocked returns the lease behind l as it was last confirmed.
+func (s *Server) leaseLocked(l *local) lease {
+	if l.session != nil {
+		return l.session.lease
+	}
+	return l.lease
+}
+
+// overdueLocked reports whether the hold is past its deadline here.
+func (s *Server) overdueLocked(l *local, now time.Time) bool {
+	if l.session != nil {
+		return l.session.overdue(now)
+	}
+	return l.place.Answered && !now.Before(l.place.Deadline)
+}
+
+// holdLocked describes a live hold to its owner.
+func (s *Server) holdLocked(l *local) *Hold {
+	h := l.hold
+	hold := &Hold{
+		Ref: refText(h.Ref), Lock: h.Lock, Owner: h.Owner, Session: refText(h.Session),
+		Metadata: maps.Clone(h.Metadata), TTL: h.TTL, Created: h.Created, Revision: s.mirror.rev, State: Queued,
+	}
+	if s.table.IsHead(h) {
+		hold.State, hold.Token = Held, tokenOf(h.Token)
+		hold.ExpiresIn, hold.ExpiryKnown = s.leftLocked(h)
+		hold.Previous = s.history.previous(h.Lock)
+		return hold
+	}
+	hold.Position = s.table.Position(h)
+	return hold
+}
+
+// holderLocked describes the holder of a lock to everybody.
+func (s *Server) holderLocked(h *queue.Hold) Holder {
+	holder := Holder{
+		Ref: refText(h.Ref), Owner: h.Owner, Token: tokenOf(h.Token), Session: refText(h.Session),
+		Metadata: maps.Clone(h.Metadata), TTL: h.TTL, Since: h.Since,
+	}
+	holder.ExpiresIn, holder.ExpiryKnown = s.leftLocked(h)
+	return holder
+}
+
+// leftLocked returns how long a held hold has left, where this server knows it.
+func (s *Server) leftLocked(h *queue.Hold) (time.Duration, bool) {
+	deadline := time.Time{}
+	if o := s.sessions[h.Session]; o != nil {
+		deadline = o.deadline
+	} else if l := s.locals[h.Ref]; l != nil && l.place.Answered {
+		deadline = l.place.Deadline
+	}
+	if deadline.IsZero() {
+		return 0, false
+	}
+	return max(0, time.Until(deadline)), true
+}

@@ -1,0 +1,296 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/lockserver/internal/queue"
+)
+
+// Writes go into two lanes, because a refused put must never stop a delete
+// (R11). Each lane groups what has arrived while its transactions were on their
+// way: a lone write leaves at once, a crowd shares the cost of the log.
+const (
+	maxBatch    = 100 // operations a transaction; etcd allows 128
+	putFlights  = 4   // transactions of puts on their way at once
+	killFlights = 2   // transactions of deletes
+	retryPause  = 200 * time.Millisecond
+)
+
+// flights bounds the transactions that a lane has on their way.
+type flights struct {
+	slots chan struct{}
+	wg    sync.WaitGroup
+}
+
+func newFlights(n int) flights { return flights{slots: make(chan struct{}, n)} }
+
+// serve sends batches as they come until ctx ends. A slot is taken before the
+// batch is: while the slot is waited for, the batch grows.
+func serve[T any](ctx context.Context, f *flights, kick <-chan struct{}, take func() []T, send func(context.Context, []T)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-kick:
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case f.slots <- struct{}{}:
+			}
+			batch := take()
+			if len(batch) == 0 {
+				<-f.slots
+				break
+			}
+			f.wg.Go(func() {
+				defer func() { <-f.slots }()
+				send(ctx, batch)
+			})
+		}
+	}
+}
+
+// wait returns when no transaction is on its way.
+func (f *flights) wait() { f.wg.Wait() }
+
+// putLane batches puts of holds. Two holds of one lock never share a transaction:
+// they would get one revision, and so one token (R3).
+type putLane struct {
+	server *Server
+	kick   chan struct{}
+	flights
+
+	mu    sync.Mutex
+	locks []string            // locks with puts that wait, each once, in turn
+	queue map[string][]*local // by lock, oldest first
+}
+
+func newPutLane(s *Server) *putLane {
+	return &putLane{
+		server: s, kick: make(chan struct{}, 1), flights: newFlights(putFlights),
+		queue: make(map[string][]*local),
+	}
+}
+
+// add queues the put of l; the result shows in l.
+func (p *putLane) add(l *local) {
+	p.mu.Lock()
+	name := l.hold.Lock
+	if len(p.queue[name]) == 0 {
+		p.locks = append(p.locks, name)
+	}
+	p.queue[name] = append(p.queue[name], l)
+	p.mu.Unlock()
+	signal(p.kick)
+}
+
+// take returns the next batch: at most one put of each lock.
+func (p *putLane) take() []*local {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.locks), maxBatch)
+	batch := make([]*local, 0, n)
+	turn := p.locks[:n]
+	p.locks = p.locks[n:]
+	for _, name := range turn {
+		waiting := p.queue[name]
+		batch = append(batch, waiting[0])
+		if len(waiting) == 1 {
+			delete(p.queue, name)
+			continue
+		}
+		p.queue[name] = waiting[1:]
+		p.locks = append(p.locks, name)
+	}
+	return batch
+}
+
+func (p *putLane) run(ctx context.Context) { serve(ctx, &p.flights, p.kick, p.take, p.send) }
+
+// send commits one batch. A batch that is refused as a whole is tried singly: one
+// dead lease must not fail its neighbours.
+func (p *putLane) send(ctx context.Context, batch []*local) {
+	resp, err := p.commit(ctx, batch)
+	switch {
+	case err == nil && resp.Succeeded:
+		p.server.putDone(batch, resp.Header.Revision)
+	case len(batch) > 1 && (err == nil || refused(err)):
+		for _, l := range batch {
+			p.send(ctx, []*local{l})
+		}
+	case err == nil:
+		p.server.putExists(batch[0], resp.Header.Revision)
+	default:
+		p.server.putFailed(batch, err)
+	}
+}
+
+func (p *putLane) commit(ctx context.Context, batch []*local) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	absent := make([]clientv3.Cmp, 0, len(batch))
+	puts := make([]clientv3.Op, 0, len(batch))
+	for _, l := range batch {
+		key := p.server.keys.hold(l.hold.Ref)
+		absent = append(absent, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+		puts = append(puts, clientv3.OpPut(key, string(l.value), clientv3.WithLease(l.lease.ID)))
+	}
+	return p.server.store.client.Txn(ctx).If(absent...).Then(puts...).Commit()
+}
+
+// deletion asks for the end of one hold or session. done, where set, is closed
+// when the store has answered for good and the mirror has caught up; the other
+// fields hold the result then.
+type deletion struct {
+	ref     queue.Ref
+	session bool
+	entry   endEntry
+	done    chan struct{}
+
+	answered bool
+	deleted  bool  // this deletion removed the key
+	err      error // the outcome is not known; the deletion is tried on regardless
+}
+
+// wait blocks until the deletion is answered or ctx ends; it goes on regardless.
+func (d *deletion) wait(ctx context.Context) error {
+	select {
+	case <-d.done:
+		return d.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// deleteLane batches deletes with the entries that say why. What it has taken it
+// repeats until the store answers: an end that was decided must come.
+type deleteLane struct {
+	server *Server
+	kick   chan struct{}
+	flights
+
+	mu    sync.Mutex
+	queue []*deletion
+	open  int
+	idle  *sync.Cond
+}
+
+func newDeleteLane(s *Server) *deleteLane {
+	d := &deleteLane{server: s, kick: make(chan struct{}, 1), flights: newFlights(killFlights)}
+	d.idle = sync.NewCond(&d.mu)
+	return d
+}
+
+func (d *deleteLane) add(deletions ...*deletion) {
+	d.mu.Lock()
+	d.queue = append(d.queue, deletions...)
+	d.open += len(deletions)
+	d.mu.Unlock()
+	signal(d.kick)
+}
+
+// flush waits until everything that was added is answered.
+func (d *deleteLane) flush() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.open > 0 {
+		d.idle.Wait()
+	}
+}
+
+func (d *deleteLane) finish(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open -= n
+	if d.open == 0 {
+		d.idle.Broadcast()
+	}
+}
+
+func (d *deleteLane) take() []*deletion {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(d.queue), maxBatch)
+	batch := d.queue[:n:n]
+	d.queue = d.queue[n:]
+	return batch
+}
+
+// run serves until ctx ends; nobody answers for what is queued then.
+func (d *deleteLane) run(ctx context.Context) {
+	serve(ctx, &d.flights, d.kick, d.take, d.send)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open = 0
+	d.idle.Broadcast()
+}
+
+// send commits one batch, again and again until the store answers. A full store
+// still takes a transaction that only deletes.
+func (d *deleteLane) send(ctx context.Context, batch []*deletion) {
+	full := false
+	resp, err := d.commit(ctx, batch, full)
+	for err != nil {
+		if !full && errors.Is(err, rpctypes.ErrNoSpace) {
+			full = true
+		} else {
+			d.answer(batch, outcomeUnknown(err))
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(retryPause):
+			}
+		}
+		resp, err = d.commit(ctx, batch, full)
+	}
+	d.server.reached(resp.Header.Revision, func(late error) {
+		for i, del := range batch {
+			if !del.answered {
+				del.deleted = resp.Responses[i].GetResponseDeleteRange().Deleted > 0
+			}
+		}
+		d.answer(batch, late)
+		d.finish(len(batch))
+	})
+}
+
+// answer wakes those who wait and have not been answered yet.
+func (d *deleteLane) answer(batch []*deletion, err error) {
+	for _, del := range batch {
+		if del.answered {
+			continue
+		}
+		del.answered, del.err = true, err
+		if del.done != nil {
+			close(del.done)
+		}
+	}
+}
+
+func (d *deleteLane) commit(ctx context.Context, batch []*deletion, full bool) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	ops := make([]clientv3.Op, 0, len(batch)+1)
+	entries := make([]endEntry, 0, len(batch))
+	for _, del := range batch {
+		key := d.server.keys.hold(del.ref)
+		if del.session {
+			key = d.server.keys.session(del.ref)
+		}
+		ops = append(ops, clientv3.OpDelete(key))
+		del.entry.Ref = refText(del.ref)
+		entries = append(entries, del.entry)
+	}
+	if !full {
+		ops = append(ops, clientv3.OpPut(d.server.keys.ends(), string(encodeEnds(entries))))
+	}
+	return d.server.store.client.Txn(ctx).Then(ops...).Commit()
+}

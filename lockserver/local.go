@@ -1,0 +1,99 @@
+package lockserver
+
+import (
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/lockserver/internal/queue"
+)
+
+// local is what this server knows of one hold beyond the store. It exists from
+// before the put is sent, so that the put's event always finds it, until the hold
+// has ended and no call on its lease is open. The server's mutex guards it.
+type local struct {
+	hold  *queue.Hold
+	value []byte // what was put; nil once it is seen, or when another server put it
+	place queue.Place
+	keyed bool
+
+	lease   lease
+	owned   bool // the lease came from this server's pool and serves this hold alone
+	session *session
+	calls   int // open calls on the lease (R10)
+
+	live    bool  // its put was seen
+	end     End   // set when its delete was seen
+	err     error // why the put failed
+	unsure  bool  // the put's outcome is unknown
+	unsaid  bool  // nobody will ever ask for it: delete on sight
+	changed chan struct{}
+
+	timer timer
+}
+
+// watch returns a channel that is closed at the next change of the hold.
+func (l *local) watch() <-chan struct{} {
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed
+}
+
+// notify wakes whoever watches.
+func (l *local) notify() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// localLocked returns the local of a live hold, making it where this server had
+// nothing to do with the hold so far.
+func (s *Server) localLocked(h *queue.Hold) *local {
+	l := s.locals[h.Ref]
+	if l == nil {
+		l = &local{
+			hold: h, live: true, keyed: true,
+			lease: lease{ID: clientv3.LeaseID(h.Lease), TTL: leaseTTL(h.TTL)},
+		}
+		if h.Session != (queue.Ref{}) {
+			l.session, l.place.Shared = s.sessions[h.Session], true
+		}
+		if !s.config.Alone {
+			l.place.Grace = time.Second
+		}
+		s.locals[h.Ref] = l
+	}
+	return l
+}
+
+// dueLocked sets the timer of l to when its place needs something.
+func (s *Server) dueLocked(l *local) {
+	if l.end != NotEnded || !l.live {
+		s.timers.drop(l)
+		return
+	}
+	action, when := l.place.Due(time.Now())
+	if action != queue.None {
+		when = time.Now()
+	}
+	s.timers.set(l, when)
+}
+
+// dropLocked forgets l when nothing can refer to it any more, and gives its lease
+// back to the pool where that is safe: the put's outcome is known, the key is
+// gone, and no call on the lease is open.
+func (s *Server) dropLocked(l *local) {
+	if l.end == NotEnded || l.calls > 0 {
+		return
+	}
+	s.timers.drop(l)
+	if s.locals[l.hold.Ref] == l {
+		delete(s.locals, l.hold.Ref)
+	}
+	if l.owned && !l.unsure {
+		l.owned = false
+		s.pool.put(l.lease)
+	}
+}

@@ -1,0 +1,463 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/lockserver/internal/queue"
+)
+
+const (
+	// behindTimeout is how long an answer waits for the mirror.
+	behindTimeout = time.Second
+	// relistBehind is how many revisions a watch may be behind before a fresh list
+	// is cheaper for the store than the catch-up (R12).
+	relistBehind = 5000
+	listPage     = 5000
+	listTimeout  = 10 * time.Second
+)
+
+// mirrorState is what the server knows of the store as a whole.
+type mirrorState struct {
+	// complete is set once a list was applied; rev is the revision up to which the
+	// table is exact. It moves by the last event's revision or by a progress
+	// notice, never by another header (R5).
+	complete bool
+	rev      int64
+	first    EventID // where this server's events begin
+	base     int64
+	cluster  string
+	closed   string // why granting is closed, "" when it is open
+	err      error  // why the store could not be read
+	badKeys  int
+	moved    chan struct{} // closed when the mirror moves; nil while nobody waits
+}
+
+// revisionWait is an answer that waits until the mirror has reached its revision.
+type revisionWait struct {
+	rev   int64
+	since time.Time
+	done  func(late error)
+}
+
+// reached calls done once the mirror is at rev, or with an error after
+// behindTimeout. done runs with the server's mutex held and must not block.
+func (s *Server) reached(rev int64, done func(late error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mirror.rev >= rev {
+		done(nil)
+		return
+	}
+	s.waiting = append(s.waiting, revisionWait{rev: rev, since: time.Now(), done: done})
+}
+
+// wakeLocked answers those whose revision is there, and those who waited too long.
+func (s *Server) wakeLocked(now time.Time) {
+	kept := s.waiting[:0]
+	for _, w := range s.waiting {
+		switch {
+		case w.rev <= s.mirror.rev:
+			w.done(nil)
+		case now.Sub(w.since) >= behindTimeout:
+			w.done(outcomeUnknown(behind()))
+		default:
+			kept = append(kept, w)
+		}
+	}
+	clear(s.waiting[len(kept):])
+	s.waiting = kept
+}
+
+// watchLag times out answers while no event comes.
+func (s *Server) watchLag(ctx context.Context) {
+	tick := time.NewTicker(behindTimeout / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s.mu.Lock()
+			s.wakeLocked(now)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// lagLocked returns how long the oldest answer has waited for the mirror.
+func (s *Server) lagLocked(now time.Time) time.Duration {
+	if len(s.waiting) == 0 {
+		return 0
+	}
+	return now.Sub(s.waiting[0].since)
+}
+
+// follow keeps the mirror exact until ctx ends: list, watch from there, and start
+// over whenever the watch ends or falls too far behind.
+func (s *Server) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := s.relist(ctx)
+		if err == nil {
+			err = s.watch(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		s.mirror.err = err
+		s.mu.Unlock()
+		s.log.Warn("the store is read anew", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// relist reads the whole prefix at one linearizable revision and brings the table
+// there in one step.
+func (s *Server) relist(ctx context.Context) error {
+	if err := s.claimPrefix(ctx); err != nil {
+		return err
+	}
+	var kvs []*mvccpb.KeyValue
+	var rev int64
+	from, end := s.keys.prefix, clientv3.GetPrefixRangeEnd(s.keys.prefix)
+	for {
+		resp, err := s.page(ctx, from, end, rev)
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		if rev == 0 {
+			rev = resp.Header.Revision // every further page is pinned to it
+		}
+		kvs = append(kvs, resp.Kvs...)
+		if !resp.More {
+			return s.applyList(kvs, rev)
+		}
+		from = string(kvs[len(kvs)-1].Key) + "\x00"
+	}
+}
+
+func (s *Server) page(ctx context.Context, from, end string, rev int64) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return s.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(rev))
+}
+
+// claimPrefix writes the deployment's id where there is none. Its first server
+// knows that nothing came before it.
+func (s *Server) claimPrefix(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	key := s.keys.cluster()
+	resp, err := s.store.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, newID())).
+		Commit()
+	if err != nil {
+		return fmt.Errorf("claim the prefix: %w", err)
+	}
+	if resp.Succeeded {
+		s.mu.Lock()
+		s.history.whole = true
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// applyList turns a full list into the events that are missing here.
+func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rev < s.mirror.rev {
+		return fmt.Errorf("the store is at revision %d, below %d, which was seen: it was rolled back", rev, s.mirror.rev)
+	}
+	gap := s.mirror.complete && rev > s.mirror.rev
+	r := s.newRevision(rev)
+	seen := make(map[queue.Ref]bool, len(kvs))
+	sort.Slice(kvs, func(i, j int) bool { return kvs[i].CreateRevision < kvs[j].CreateRevision })
+	s.mirror.base = 0
+	for _, kv := range kvs {
+		kind, ref := s.keys.parse(kv.Key)
+		if kind == baseKey {
+			r.put(kind, ref, kv)
+		}
+		seen[ref] = true
+	}
+	for _, kv := range kvs {
+		if kind, ref := s.keys.parse(kv.Key); kind != baseKey && kind != endsKey {
+			r.put(kind, ref, kv)
+		}
+	}
+	s.table.All(func(h *queue.Hold) {
+		if !seen[h.Ref] {
+			r.ops = append(r.ops, queue.Op{Ref: h.Ref})
+		}
+	})
+	for ref := range s.sessions {
+		if !seen[ref] {
+			r.endedSessions = append(r.endedSessions, ref)
+		}
+	}
+	r.listed = true
+	if !s.mirror.complete {
+		s.mirror.first = EventID{Revision: rev}
+	}
+	if gap {
+		s.events.gap(rev)
+		s.history.whole = false
+	}
+	s.mirror.complete, s.mirror.err = true, nil
+	s.finishRevision(r)
+	s.wakeLocked(time.Now())
+	return nil
+}
+
+// watch applies events until the watch ends or is too far behind.
+func (s *Server) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	s.mu.Lock()
+	from := s.mirror.rev + 1
+	s.mu.Unlock()
+	// The client queues responses without bound, so this goroutine never makes the
+	// store's watcher fall behind.
+	responses := s.store.client.Watch(ctx, s.keys.prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
+		clientv3.WithProgressNotify(), clientv3.WithFragment())
+	for resp := range responses {
+		if err := resp.Err(); err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		last := s.applyWatch(resp)
+		if !resp.IsProgressNotify() && resp.Header.Revision-last > relistBehind {
+			return errors.New("watch: too far behind")
+		}
+	}
+	return errors.New("watch: closed")
+}
+
+// applyWatch applies one response, revision by revision, and returns where the
+// mirror is then.
+func (s *Server) applyWatch(resp clientv3.WatchResponse) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events := resp.Events
+	for len(events) > 0 {
+		n, rev := 1, events[0].Kv.ModRevision
+		for n < len(events) && events[n].Kv.ModRevision == rev {
+			n++
+		}
+		if rev > s.mirror.rev { // R6: what was seen is not seen again
+			s.applyEvents(rev, events[:n])
+		}
+		events = events[n:]
+	}
+	if resp.IsProgressNotify() && resp.Header.Revision > s.mirror.rev {
+		s.mirror.rev = resp.Header.Revision
+	}
+	s.wakeLocked(time.Now())
+	return s.mirror.rev
+}
+
+// applyEvents takes all events of one revision as a unit (R4).
+func (s *Server) applyEvents(rev int64, events []*clientv3.Event) {
+	r := s.newRevision(rev)
+	for _, ev := range events {
+		kind, ref := s.keys.parse(ev.Kv.Key)
+		if ev.Type == clientv3.EventTypePut {
+			r.put(kind, ref, ev.Kv)
+			continue
+		}
+		r.del(kind, ref)
+	}
+	s.finishRevision(r)
+}
+
+// revision gathers what one revision of the log does.
+type revision struct {
+	server        *Server
+	rev           int64
+	ops           []queue.Op
+	ends          map[queue.Ref]endEntry
+	endedSessions []queue.Ref
+	listed        bool // made from a list: no events come of it
+}
+
+func (s *Server) newRevision(rev int64) *revision { return &revision{server: s, rev: rev} }
+
+func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
+	s := r.server
+	var err error
+	switch kind {
+	case holdKey:
+		var h *queue.Hold
+		if h, err = s.readHold(ref, kv); h != nil {
+			r.ops = append(r.ops, queue.Op{Put: h})
+		}
+	case sessionKey:
+		err = s.putSession(ref, kv)
+	case endsKey:
+		r.ends, err = decodeEnds(kv.Value)
+	case baseKey:
+		s.mirror.base, err = strconv.ParseInt(string(kv.Value), 10, 64)
+	case clusterKey:
+		s.mirror.cluster = string(kv.Value)
+	case closedKey:
+		s.mirror.closed = string(kv.Value)
+	case restoredKey:
+	default:
+		err = errors.New("the key is of no known kind")
+	}
+	if err != nil {
+		s.mirror.badKeys++
+		s.fault("a key does not parse and is ignored", "revision", r.rev, "error", err)
+	}
+}
+
+func (r *revision) del(kind keyKind, ref queue.Ref) {
+	switch kind {
+	case holdKey:
+		r.ops = append(r.ops, queue.Op{Ref: ref})
+	case sessionKey:
+		r.endedSessions = append(r.endedSessions, ref)
+	case closedKey:
+		r.server.mirror.closed = ""
+	}
+}
+
+// readHold makes a hold from its key. A hold that this server put is known and
+// needs no decoding.
+func (s *Server) readHold(ref queue.Ref, kv *mvccpb.KeyValue) (*queue.Hold, error) {
+	if s.table.Get(ref) != nil {
+		if kv.Version != 1 && kv.ModRevision > s.mirror.rev {
+			return nil, fmt.Errorf("hold %s was written again (version %d)", refText(ref), kv.Version) // R1
+		}
+		return nil, nil
+	}
+	if kv.Version != 1 {
+		return nil, fmt.Errorf("hold %s is of version %d, not 1", refText(ref), kv.Version) // R1
+	}
+	var h *queue.Hold
+	if l := s.locals[ref]; l != nil && l.value != nil && string(l.value) == string(kv.Value) {
+		h = l.hold
+	} else {
+		var err error
+		if h, err = decodeHold(ref, kv.Value); err != nil {
+			return nil, err
+		}
+	}
+	h.Lease = kv.Lease
+	h.Rev = kv.CreateRevision
+	h.Token = s.mirror.base + kv.CreateRevision
+	return h, nil
+}
+
+// finishRevision applies what was gathered and moves the mirror.
+func (s *Server) finishRevision(r *revision) {
+	now := time.Now()
+	s.mirror.rev = max(s.mirror.rev, r.rev)
+	index := 0
+	for _, c := range s.table.Apply(r.ops) {
+		e := s.change(c, r, now)
+		if !r.listed {
+			e.ID, e.Time = EventID{Revision: r.rev, Index: index}, now
+			s.events.add(e)
+			index++
+		}
+	}
+	for _, ref := range r.endedSessions {
+		s.endSession(ref)
+	}
+	s.events.flush()
+	if s.mirror.moved != nil {
+		close(s.mirror.moved)
+		s.mirror.moved = nil
+	}
+}
+
+// change carries one decision of the table out and returns the event that tells
+// of it.
+func (s *Server) change(c queue.Change, r *revision, now time.Time) Event {
+	h := c.Hold
+	e := Event{Lock: h.Lock, Ref: refText(h.Ref), Owner: h.Owner}
+	switch c.Kind {
+	case queue.Queued:
+		e.Kind = EventQueued
+		s.seen(h)
+	case queue.Granted:
+		e.Kind, e.Token = EventGranted, tokenOf(h.Token)
+		h.Since = now
+		if r.listed {
+			h.Since = h.Created
+		}
+		s.seen(h)
+	case queue.Ended:
+		entry := r.ends[h.Ref]
+		if entry.End == NotEnded {
+			entry.End = EndUnknown
+		}
+		s.ended(h, c.Head, entry, now)
+		e.Kind, e.Reason = eventOf(entry.End), entry.Reason
+		if c.Head {
+			e.Token = tokenOf(h.Token)
+		}
+	}
+	return e
+}
+
+// seen tells the requests of this server that a hold's put, or its turn, has come.
+func (s *Server) seen(h *queue.Hold) {
+	if o := s.sessions[h.Session]; o != nil {
+		o.sees(h)
+	}
+	if s.history.find(h.Ref) != nil {
+		// A late copy of a put whose hold has ended: it must not come back.
+		s.cancelLocked(h.Ref)
+	}
+	l := s.locals[h.Ref]
+	if l == nil {
+		return
+	}
+	if l.lease.ID != clientv3.LeaseID(h.Lease) {
+		// Another server, or an earlier try of this one, put it on its own lease.
+		l.lease, l.owned = lease{ID: clientv3.LeaseID(h.Lease), TTL: leaseTTL(h.TTL)}, false
+		l.place.Renewed = time.Time{}
+	}
+	l.hold, l.value, l.live, l.unsure = h, nil, true, false
+	l.notify()
+	if l.unsaid {
+		s.cancelLocked(h.Ref)
+		return
+	}
+	s.dueLocked(l)
+}
+
+// cancelLocked deletes a hold that nobody may have, without waiting.
+func (s *Server) cancelLocked(ref queue.Ref) {
+	s.deletes.add(&deletion{ref: ref, entry: endEntry{End: Cancelled}})
+}
+
+// ended remembers a hold that is over and tells the requests of this server.
+func (s *Server) ended(h *queue.Hold, head bool, entry endEntry, now time.Time) {
+	s.history.add(past{
+		ref: h.Ref, lock: h.Lock, owner: h.Owner, token: h.Token, granted: head, since: h.Since,
+		ended: now, end: entry.End, by: entry.By, reason: entry.Reason,
+	})
+	if o := s.sessions[h.Session]; o != nil {
+		o.loses(h)
+	}
+	if l := s.locals[h.Ref]; l != nil {
+		l.end = entry.End
+		l.notify()
+		s.dropLocked(l)
+	}
+}

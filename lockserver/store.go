@@ -1,0 +1,141 @@
+package lockserver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/apierr"
+)
+
+// How long a call to the store may take before its outcome counts as unknown.
+// A keep-alive is short: a grant must not wait long for a quorum.
+const (
+	writeTimeout = 5 * time.Second
+	leaseTimeout = 2 * time.Second
+)
+
+// lease is a lease of the store as this server knows it: Sent is the sending of
+// the last grant or keep-alive that was confirmed.
+type lease struct {
+	ID   clientv3.LeaseID
+	TTL  time.Duration // as the store granted it
+	Sent time.Time
+}
+
+// left returns how long the lease lives for certain.
+func (l lease) left(now time.Time) time.Duration { return l.Sent.Add(l.TTL).Sub(now) }
+
+// leaseTTL returns the lease that stands behind a hold of ttl: long enough that
+// the store acts only when this server is gone.
+func leaseTTL(ttl time.Duration) time.Duration {
+	return (ttl + time.Second - 1).Truncate(time.Second) + 5*time.Second
+}
+
+// errLeaseGone says that the store does not know the lease.
+var errLeaseGone = errors.New("lease is gone")
+
+// store is the etcd client with the few calls that the engine makes.
+type store struct {
+	client *clientv3.Client
+}
+
+// grantLease makes a lease; the store may give a longer one than was asked.
+func (s store) grantLease(ctx context.Context, ttl time.Duration) (lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	sent := time.Now()
+	resp, err := s.client.Grant(ctx, int64(ttl/time.Second))
+	if err != nil {
+		return lease{}, unavailable(err)
+	}
+	return lease{ID: resp.ID, TTL: time.Duration(resp.TTL) * time.Second, Sent: sent}, nil
+}
+
+// keepAlive renews a lease. Only a leader with a recent quorum answers it, so it
+// is also the proof of recent contact that a grant needs.
+func (s store) keepAlive(ctx context.Context, l lease) (lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	sent := time.Now()
+	resp, err := s.client.KeepAliveOnce(ctx, l.ID)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return l, errLeaseGone
+	case err != nil:
+		return l, unavailable(err)
+	case resp.TTL <= 0:
+		return l, errLeaseGone
+	}
+	return lease{ID: l.ID, TTL: time.Duration(resp.TTL) * time.Second, Sent: sent}, nil
+}
+
+// renewed returns the earliest time at which the lease can have been renewed last,
+// or errLeaseGone. The store tells whole seconds that are rounded down, so a
+// renewal may be up to a second later than what is returned, never earlier.
+func (s store) renewed(ctx context.Context, id clientv3.LeaseID) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	sent := time.Now()
+	resp, err := s.client.TimeToLive(ctx, id)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return time.Time{}, errLeaseGone
+	case err != nil:
+		return time.Time{}, unavailable(err)
+	case resp.TTL <= 0:
+		return time.Time{}, errLeaseGone
+	}
+	return sent.Add(time.Duration(resp.TTL-resp.GrantedTTL) * time.Second), nil
+}
+
+// refusals are errors after which certainly nothing was applied. Any other error
+// of a write, NOSPACE among them, leaves its outcome unknown.
+var refusals = []error{
+	rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrDuplicateKey, rpctypes.ErrTooManyRequests, rpctypes.ErrPermissionDenied,
+	rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
+}
+
+// refused reports whether a write that ended in err was cleanly refused.
+func refused(err error) bool {
+	for _, r := range refusals {
+		if errors.Is(err, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// unavailable wraps an error of a call that changed nothing that matters.
+func unavailable(err error) error {
+	return &apierr.Error{
+		ErrCode: apierr.NoQuorum, Cause: err, RetryAfter: time.Second,
+		Detail: "the store did not answer in time; nothing happened",
+	}
+}
+
+// outcomeUnknown wraps an error of a write that may have taken effect.
+func outcomeUnknown(err error) error {
+	return &apierr.Error{
+		ErrCode: apierr.OutcomeUnknown, Cause: err, RetryAfter: time.Second,
+		Detail: "the call may have taken effect; repeat it with the same Idempotency-Key",
+	}
+}
+
+func behind() error {
+	return &apierr.Error{
+		ErrCode: apierr.Behind, RetryAfter: time.Second,
+		Detail: "this server has not caught up with the store within 1s",
+	}
+}
+
+func shuttingDown() error {
+	return &apierr.Error{
+		ErrCode: apierr.ShuttingDown, RetryAfter: time.Second,
+		Detail: "the server is shutting down; places in queues stay",
+	}
+}
