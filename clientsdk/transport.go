@@ -1,0 +1,297 @@
+package clientsdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fenced/fenced/clientsdk/internal/clock"
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/wire"
+)
+
+const (
+	callTimeout = 5 * time.Second // one exchange, beside the wait asked for
+	maxAnswer   = 8 << 20         // bytes
+
+	minPause = 50 * time.Millisecond
+	maxPause = time.Second
+)
+
+// transport makes single exchanges with one of the endpoints, and remembers which
+// of them answers.
+type transport struct {
+	endpoints []string
+	current   atomic.Uint32
+	apiKey    string
+	now       clock.Func
+	// calls carries the waits, renewals have connections of their own: however
+	// many waits are open, a renewal never queues behind them.
+	calls, renewals *http.Client
+	// own are the transports made here, to be closed here.
+	own []*http.Transport
+}
+
+func newTransport(cfg Config) *transport {
+	t := &transport{apiKey: cfg.APIKey, now: clock.System}
+	for _, e := range cfg.Endpoints {
+		t.endpoints = append(t.endpoints, strings.TrimRight(e, "/"))
+	}
+	if cfg.HTTPClient == nil {
+		t.calls, t.renewals = t.ownClient(baseTransport(cfg)), t.ownClient(baseTransport(cfg))
+		return t
+	}
+	t.calls, t.renewals = noRedirects(*cfg.HTTPClient), noRedirects(*cfg.HTTPClient)
+	switch rt := cfg.HTTPClient.Transport.(type) {
+	case nil:
+		t.renewals = t.ownClient(baseTransport(cfg))
+	case *http.Transport:
+		t.renewals = t.ownClient(rt.Clone())
+	case clock.Source:
+		t.now = rt.LeaseClock
+	}
+	return t
+}
+
+// baseTransport speaks HTTP/1.1 only: there a request that times out takes its
+// dead connection with it, where HTTP/2 would send the next one down the same hole.
+func baseTransport(cfg Config) *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: callTimeout}).DialContext,
+		TLSClientConfig:     cfg.TLS,
+		TLSHandshakeTimeout: callTimeout,
+		MaxIdleConnsPerHost: 100,
+		IdleConnTimeout:     90 * time.Second,
+		Protocols:           &protocols,
+	}
+}
+
+func (t *transport) ownClient(rt *http.Transport) *http.Client {
+	t.own = append(t.own, rt)
+	return noRedirects(http.Client{Transport: rt})
+}
+
+// noRedirects makes a redirect an answer like any other: following one would turn
+// a POST into a GET and send the key of one host to another.
+func noRedirects(hc http.Client) *http.Client {
+	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &hc
+}
+
+func (t *transport) close() {
+	for _, rt := range t.own {
+		rt.CloseIdleConnections()
+	}
+}
+
+// request is one exchange to make.
+type request struct {
+	op, method, path string
+	key              string // Idempotency-Key
+	body             any
+	timeout          time.Duration // 0 means callTimeout
+	renewal          bool
+	answer           int // a status that carries an answer beside the usual ones
+	// check refuses an answer that is well-formed but not an answer to this
+	// request, such as a cached one.
+	check func() error
+}
+
+// exchange makes r once and decodes the answer into out, which may be nil. It
+// returns when the request was sent: what the answer confirms counts from there.
+// Errors are an [*APIError], an *unavailableError, or the end of ctx.
+func (t *transport) exchange(ctx context.Context, r request, out any) (sent clock.Instant, err error) {
+	n := t.current.Load()
+	endpoint := t.endpoints[int(n)%len(t.endpoints)]
+	timeout := r.timeout
+	if timeout == 0 {
+		timeout = callTimeout
+	}
+	attempt, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := t.newRequest(attempt, endpoint, r)
+	if err != nil {
+		return sent, err
+	}
+	sent = t.now()
+	err = t.roundTrip(req, r, out)
+	switch {
+	case err == nil:
+		return sent, nil
+	case ctx.Err() != nil:
+		return sent, fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
+	}
+	var api *APIError
+	if !errors.As(err, &api) {
+		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !neverSent(err)}
+	}
+	if passing(err) {
+		t.current.CompareAndSwap(n, n+1)
+	}
+	return sent, err
+}
+
+func (t *transport) newRequest(ctx context.Context, endpoint string, r request) (*http.Request, error) {
+	var body io.Reader
+	if r.body != nil {
+		b, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.op, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, endpoint+r.path, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.op, err)
+	}
+	req.Header.Set("Accept", "application/json, application/problem+json")
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.key != "" {
+		req.Header.Set(wire.IdempotencyKey, r.key)
+	}
+	if t.apiKey != "" {
+		req.Header.Set("Authorization", "Bearer "+t.apiKey)
+	}
+	return req, nil
+}
+
+func (t *transport) roundTrip(req *http.Request, r request, out any) error {
+	hc := t.calls
+	if r.renewal {
+		hc = t.renewals
+	}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("answer broke off: %w", err)
+	}
+	switch resp.StatusCode {
+	case r.answer, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent:
+		return decodeAnswer(resp.StatusCode, body, r, out)
+	}
+	return decodeProblem(resp, body, r.op)
+}
+
+func decodeAnswer(status int, body []byte, r request, out any) error {
+	if out == nil {
+		// A call without an answer body is a DELETE; any other 2xx comes from
+		// something between here and the server.
+		if status != http.StatusNoContent {
+			return fmt.Errorf("answer %d where 204 was due", status)
+		}
+		return nil
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("answer %d cannot be read: %w", status, err)
+	}
+	if r.check != nil {
+		return r.check()
+	}
+	return nil
+}
+
+// decodeProblem rebuilds an error from its code. A body without a code is not from
+// a fenced server, whatever its status says.
+func decodeProblem(resp *http.Response, body []byte, op string) error {
+	var p wire.Problem
+	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
+		return fmt.Errorf("answer %d without an error code", resp.StatusCode)
+	}
+	return &APIError{
+		Op: op, Status: resp.StatusCode, ErrCode: string(p.Code), Detail: p.Detail,
+		Field: p.Field, Limit: p.Limit, RetryAfter: retryAfter(resp), problem: p,
+	}
+}
+
+func retryAfter(resp *http.Response) time.Duration {
+	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// neverSent reports whether err arose before a byte of the request could leave.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// retry calls try until it succeeds, fails for good, or has failed in passing
+// ways for as long as limit. The error is that of the last try.
+func (t *transport) retry(ctx context.Context, limit time.Duration, try func() error) error {
+	var first clock.Instant
+	for n := 0; ; n++ {
+		err := try()
+		if err == nil || !passing(err) {
+			return err
+		}
+		if n == 0 {
+			first = t.now()
+		}
+		pause := t.pause(n, err)
+		if t.now().Add(pause).Sub(first) >= limit {
+			return giveUp(err)
+		}
+		if !sleep(ctx, pause) {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// giveUp makes ErrUnavailable of a refusal that would have passed.
+func giveUp(err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// pause is the time before the next try: none while there are endpoints not asked
+// yet, then longer from round to round, at random so that clients spread.
+func (t *transport) pause(n int, err error) time.Duration {
+	round := n / len(t.endpoints)
+	if (n+1)%len(t.endpoints) != 0 {
+		return 0
+	}
+	d := min(minPause<<min(round, 10), maxPause)
+	var api *APIError
+	if errors.As(err, &api) && api.RetryAfter > 0 && api.Code() != apierr.OutcomeUnknown {
+		d = max(d, min(api.RetryAfter, maxPause))
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// sleep returns false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
