@@ -1,0 +1,198 @@
+package pgfence
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fenced/fenced/tokens"
+)
+
+// SQLSTATEs that the functions and triggers of the schema raise. Their class is
+// outside the ranges that the SQL standard and PostgreSQL keep for themselves.
+const (
+	// CodeStale: the token is below the fence or the floor.
+	CodeStale = "LF001"
+	// CodeUnfenced: a protected table was written without advancing its resource.
+	CodeUnfenced = "LF002"
+	// CodeInvalid: a token or a resource name is out of bounds.
+	CodeInvalid = "LF003"
+	// CodeDuplicate: a one-shot claim's token equals the fence.
+	CodeDuplicate = "LF004"
+)
+
+// classes is what each SQLSTATE means for the unit of work it ended.
+var classes = map[string]error{
+	CodeUnfenced: tokens.ErrUnfenced,
+	"42501":      tokens.ErrUnfenced, // insufficient_privilege: not a member of fence_writer, or a column not granted
+	CodeInvalid:  tokens.ErrInvalid,
+
+	"40001": tokens.ErrRetryable, // serialization_failure: perhaps stale, only another try can tell
+	"40P01": tokens.ErrRetryable, // deadlock_detected
+
+	"55P03": tokens.ErrBusy, // lock_not_available: lock_timeout
+	"57014": tokens.ErrBusy, // query_canceled: statement_timeout
+
+	// The transaction is lost and nothing of it was written.
+	"25P03": tokens.ErrRetryable, // idle_in_transaction_session_timeout
+	"25P04": tokens.ErrRetryable, // transaction_timeout
+	"57P01": tokens.ErrRetryable, // admin_shutdown, pg_terminate_backend
+	"57P02": tokens.ErrRetryable, // crash_shutdown
+	"57P03": tokens.ErrRetryable, // cannot_connect_now
+	"53300": tokens.ErrRetryable, // too_many_connections
+
+	"25006": tokens.ErrRetryable, // read_only_sql_transaction: not the primary, or no longer
+}
+
+// Classify returns err with the meaning it has for a fenced unit of work, so that
+// errors.Is finds the sentinel of package tokens and errors.As still finds the
+// *pgconn.PgError:
+//
+//	LF001                        *tokens.StaleError
+//	LF004                        ErrDuplicate
+//	LF003                        ErrInvalid
+//	LF002 42501                  ErrUnfenced
+//	40001 40P01                  ErrRetryable
+//	55P03 57014                  ErrBusy
+//	25P03 25P04 57P01 57P02      ErrRetryable: the transaction is lost
+//	57P03 53300 25006 class 08   ErrRetryable
+//	connection lost or refused   ErrRetryable
+//
+// Everything else comes back as it is: nil, the end of a context, an error that
+// has a meaning already, and what only the application understands, such as 23505
+// (a unique key of yours) or 22P02 (a bug). None of these is a reason for 412.
+//
+// It is meant for errors from before COMMIT was sent. What is lost at COMMIT has
+// an unknown outcome; [WithFence] tells the two apart.
+func Classify(err error) error {
+	if err == nil || classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return classifyCode(pgErr, err)
+	}
+	if connectionLost(err) {
+		return fmt.Errorf("%w: %w", tokens.ErrRetryable, err)
+	}
+	return err
+}
+
+func classifyCode(pgErr *pgconn.PgError, err error) error {
+	switch {
+	case pgErr.Code == CodeStale:
+		return staleFrom(pgErr, err)
+	case pgErr.Code == CodeDuplicate:
+		r := refusalDetail(pgErr)
+		return fmt.Errorf("resource %q: token %d: %w: %w", r.Resource, r.Token, tokens.ErrDuplicate, err)
+	case classes[pgErr.Code] != nil:
+		return fmt.Errorf("%w: %w", classes[pgErr.Code], err)
+	case pgErr.Code[:min(2, len(pgErr.Code))] == "08": // connection_exception, also a pooler's
+		return fmt.Errorf("%w: %w", tokens.ErrRetryable, err)
+	default:
+		return err
+	}
+}
+
+// detail is the DETAIL of LF001 and LF004.
+type detail struct {
+	Resource string `json:"resource"`
+	Token    int64  `json:"token"`
+	Current  int64  `json:"current"`
+}
+
+// refusalDetail reads what fence.advance said; what cannot be read stays zero.
+func refusalDetail(pgErr *pgconn.PgError) detail {
+	var d detail
+	if json.Unmarshal([]byte(pgErr.Detail), &d) != nil {
+		return detail{}
+	}
+	return d
+}
+
+func staleFrom(pgErr *pgconn.PgError, err error) error {
+	d := refusalDetail(pgErr)
+	if d.Resource == "" {
+		// Somebody else's function raised our code: stale all the same.
+		return fmt.Errorf("%w: %w", tokens.ErrStale, err)
+	}
+	return &tokens.StaleError{Resource: d.Resource, Presented: tokens.Token(d.Token), Current: tokens.Token(d.Current)}
+}
+
+func classified(err error) bool {
+	for _, class := range []error{tokens.ErrStale, tokens.ErrDuplicate, tokens.ErrInvalid, tokens.ErrBusy,
+		tokens.ErrRetryable, tokens.ErrUnknownOutcome, tokens.ErrUnfenced, tokens.ErrMissing} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// connectionLost reports whether err is about the connection, not about SQL.
+func connectionLost(err error) bool {
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		pgconn.SafeToRetry(err)
+}
+
+// classifyCommit is Classify for the answer to COMMIT, where a lost connection
+// means that nobody knows.
+func classifyCommit(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return fmt.Errorf("commit: a statement had failed and its error was ignored: %w", err)
+	}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case ok && (pgErr.Code == "25P03" || pgErr.Code == "25P04"):
+		// The server ended the session before it read the COMMIT.
+		return Classify(err)
+	case ok && pgErr.SeverityUnlocalized == "ERROR":
+		// The server answered, so the transaction is rolled back.
+		return Classify(err)
+	case !ok && pgconn.SafeToRetry(err):
+		return Classify(err) // COMMIT was never sent
+	default:
+		return fmt.Errorf("commit: %w: %w", tokens.ErrUnknownOutcome, err)
+	}
+}
+
+// decisionOf returns the decision that err, classified, is for c; the zero one
+// where err is no refusal.
+func decisionOf(c tokens.Claim, err error) tokens.Decision {
+	if stale, ok := errors.AsType[*tokens.StaleError](err); ok {
+		return tokens.Decision{Outcome: tokens.Stale, Current: stale.Current}
+	}
+	if errors.Is(err, tokens.ErrDuplicate) {
+		return tokens.Decision{Outcome: tokens.Duplicate, Current: c.Token}
+	}
+	return tokens.Decision{}
+}
+
+// markRefused notes in decisions which of the claims err refused.
+func markRefused(decisions []tokens.Decision, cs []tokens.Claim, err error) {
+	resource := ""
+	if stale, ok := errors.AsType[*tokens.StaleError](err); ok {
+		resource = stale.Resource
+	} else if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		resource = refusalDetail(pgErr).Resource
+	}
+	for i, c := range cs {
+		if c.Resource == resource {
+			decisions[i] = decisionOf(c, err)
+		}
+	}
+}
