@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/lockserver"
+)
+
+// admin serves what concerns the server and not one lock.
+type admin struct {
+	engine        AdminService
+	version, mode string
+}
+
+func (s admin) routes(a *api) {
+	handle(a, statusOp, s.status)
+	handle(a, raiseFloorOp, s.raiseFloor)
+	handle(a, healthOp, s.health)
+	handle(a, readyOp, s.ready)
+}
+
+// health says that the process answers, and nothing about the store: whoever
+// restarts a server for a store without a quorum makes matters worse.
+func (s admin) health(context.Context, *call, *none) (*wire.Health, error) {
+	return &wire.Health{Status: "ok"}, nil
+}
+
+func (s admin) ready(context.Context, *call, *none) (*wire.Health, error) {
+	if err := s.engine.Ready(); err != nil {
+		return nil, err
+	}
+	return &wire.Health{Status: "ok"}, nil
+}
+
+func (s admin) status(ctx context.Context, _ *call, _ *none) (*wire.Status, error) {
+	st, err := s.engine.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := s.wireStatus(&st)
+	if err := s.engine.Ready(); err != nil {
+		out.NotReady = string(apierr.CodeOf(err))
+	} else {
+		out.Ready = true
+	}
+	return out, nil
+}
+
+func (s admin) wireStatus(st *lockserver.Status) *wire.Status {
+	return &wire.Status{
+		Name:         st.Name,
+		Version:      s.version,
+		Mode:         s.mode,
+		Cluster:      st.Cluster,
+		Revision:     st.Revision,
+		Base:         st.Base,
+		Highest:      st.Highest,
+		LagMS:        st.Lag.Milliseconds(),
+		Holds:        st.Holds,
+		Waiters:      st.Waiters,
+		Locks:        st.Locks,
+		Sessions:     st.Sessions,
+		Floor:        st.Floor.String(),
+		Started:      st.Started.UTC(),
+		HistorySince: st.HistorySince.UTC(),
+	}
+}
+
+func (s admin) raiseFloor(ctx context.Context, _ *call, in *wire.FloorRequest) (*wire.Floor, error) {
+	base, err := s.engine.RaiseFloor(ctx, in.Above)
+	if err != nil {
+		return nil, err
+	}
+	return &wire.Floor{Base: base}, nil
+}

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/lockserver"
+	"github.com/fenced/fenced/tokens"
+)
+
+// takeBackTimeout bounds the release of a hold that was granted to nobody; after
+// it, the hold's TTL ends it.
+const takeBackTimeout = 5 * time.Second
+
+// holds serves /v1/holds.
+type holds struct{ engine HoldService }
+
+func (s holds) routes(a *api) {
+	handle(a, acquireOp, s.acquire)
+	handle(a, getHoldOp, s.get)
+	handle(a, renewHoldOp, s.renew)
+	handle(a, releaseHoldOp, s.release)
+}
+
+// acquire answers 201 with a held hold, or 202 with a queued one whose place is
+// kept.
+func (s holds) acquire(ctx context.Context, c *call, in *wire.AcquireRequest) (*wire.Hold, error) {
+	req, err := acquireRequest(c.r.Header, in)
+	if err != nil {
+		return nil, err
+	}
+	c.allowFor(req.Wait)
+	hold, err := s.engine.Acquire(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil || req.Wait > 0 && peerLeft(ctx) {
+		return nil, s.takeBack(ctx, req, hold)
+	}
+	c.w.Header()["Location"] = []string{"/v1/holds/" + hold.ID}
+	if hold.State == lockserver.Queued {
+		c.status = http.StatusAccepted
+	}
+	return answerHold(c, hold), nil
+}
+
+// takeBack gives up a hold that nobody was told of. One with an idempotency key
+// stays: its caller may ask for it again, and would find it gone otherwise.
+func (s holds) takeBack(ctx context.Context, req lockserver.AcquireRequest, hold *lockserver.Hold) error {
+	if req.IdempotencyKey == "" {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackTimeout)
+		defer cancel()
+		_ = s.engine.Release(ctx, hold.ID) // its TTL ends it otherwise
+	}
+	return errClientGone
+}
+
+func acquireRequest(h http.Header, in *wire.AcquireRequest) (lockserver.AcquireRequest, error) {
+	req := lockserver.AcquireRequest{
+		Lock: in.Lock, Owner: in.Owner, KeepPlace: in.KeepPlace, Session: in.Session, Metadata: in.Metadata,
+	}
+	var err error
+	if req.TTL, err = ttl(in.TTL); err != nil {
+		return req, err
+	}
+	if req.Wait, err = duration("wait", in.Wait); err != nil {
+		return req, err
+	}
+	if err = lockserver.ValidateWait(req.Wait); err != nil {
+		return req, err
+	}
+	req.IdempotencyKey, err = idempotencyKey(h)
+	return req, err
+}
+
+// idempotencyKey returns the key, "" where there is none. The engine checks its
+// form; an empty or repeated header never reaches it.
+func idempotencyKey(h http.Header) (string, error) {
+	values := h[wire.IdempotencyKey]
+	switch {
+	case len(values) == 0:
+		return "", nil
+	case len(values) == 1 && values[0] != "":
+		return values[0], nil
+	}
+	return "", &apierr.Error{
+		ErrCode: apierr.BadIdempotencyKey, Detail: "the header must be given once and not be empty",
+		Field: wire.IdempotencyKey, Limit: "a UUID or 32 hex digits",
+	}
+}
+
+// get shows the hold. With a wait it says "I am here", which keeps a place and
+// renews what is held.
+func (s holds) get(ctx context.Context, c *call, _ *none) (*wire.Hold, error) {
+	wait, here, err := c.wait()
+	if err != nil {
+		return nil, err
+	}
+	if !here {
+		return found(c)(s.engine.Hold(ctx, c.path("hold")))
+	}
+	c.allowFor(wait)
+	return found(c)(s.engine.AwaitHold(ctx, c.path("hold"), wait))
+}
+
+func (s holds) renew(ctx context.Context, c *call, _ *none) (*wire.Hold, error) {
+	return found(c)(s.engine.Renew(ctx, c.path("hold")))
+}
+
+func (s holds) release(ctx context.Context, c *call, _ *none) (*none, error) {
+	return nil, s.engine.Release(ctx, c.path("hold"))
+}
+
+// found turns what the engine returns into an answer.
+func found(c *call) func(*lockserver.Hold, error) (*wire.Hold, error) {
+	return func(hold *lockserver.Hold, err error) (*wire.Hold, error) {
+		if err != nil {
+			return nil, err
+		}
+		return answerHold(c, hold), nil
+	}
+}
+
+// answerHold sets the headers that go with a hold.
+func answerHold(c *call, hold *lockserver.Hold) *wire.Hold {
+	if hold.Token.Valid() {
+		c.w.Header()[tokens.Header] = []string{hold.Token.String()}
+	}
+	if hold.Replayed {
+		c.w.Header()[wire.IdempotentReplay] = []string{"true"}
+	}
+	return wireHold(hold)
+}

@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-chi/chi/v5"
+
+	"github.com/fenced/fenced/internal/apierr"
+)
+
+// api is the service while and after it is put together.
+type api struct {
+	router *chi.Mux
+	doc    *huma.OpenAPI
+	// requests names the components that are request bodies.
+	requests map[string]bool
+}
+
+// New returns the handler of the whole service. It starts nothing and does no
+// I/O. The error names the field of cfg that is wrong.
+func New(cfg Config) (http.Handler, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	a := newAPI(cfg)
+	if err := a.serveDocument(); err != nil {
+		return nil, err
+	}
+	guard := newGuard(cfg.PublicHosts)
+	return recorded(guard.wrap(a.router), cfg.Logger, cfg.AccessLog), nil
+}
+
+// newAPI has every route and every operation of the document.
+func newAPI(cfg Config) *api {
+	a := &api{router: chi.NewRouter(), doc: newDocument(cfg.Version), requests: map[string]bool{}}
+	a.router.NotFound(a.notFound)
+	a.router.MethodNotAllowed(a.methodNotAllowed)
+
+	holds{cfg.Engine}.routes(a)
+	sessions{cfg.Engine}.routes(a)
+	locks{cfg.Engine}.routes(a)
+	admin{engine: cfg.Engine, version: cfg.Version, mode: cfg.Mode}.routes(a)
+	newEvents(cfg.Engine).routes(a)
+	a.mendSchemas()
+	return a
+}
+
+// route adds one operation: to the router, and to the document unless it is
+// hidden. HEAD comes with every GET that answers at once.
+func (a *api) route(op operation, h func(*call) error) {
+	a.document(op)
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		recorderOf(w).route = op.path
+		c := call{w: w, r: r}
+		err := c.parseQuery(op.query)
+		if err == nil {
+			err = h(&c)
+		}
+		if err != nil {
+			writeProblem(w, r, err)
+		}
+	}
+	a.router.MethodFunc(op.method, op.path, serve)
+	if op.method == http.MethodGet && !op.waits {
+		a.router.MethodFunc(http.MethodHead, op.path, serve)
+	}
+}
+
+func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
+	writeProblem(w, r, apierr.New(apierr.NotFound, "see /docs for the routes"))
+}
+
+// methodNotAllowed answers OPTIONS too, without any header of CORS: no other site
+// may call this service.
+func (a *api) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	allowed := a.allowed(r.URL.Path)
+	w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	writeProblem(w, r, apierr.New(apierr.MethodNotAllowed, "the route knows %s", strings.Join(allowed, ", ")))
+}
+
+// allowed lists the methods of the route at path.
+func (a *api) allowed(path string) []string {
+	var methods []string
+	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
+		if a.router.Match(chi.NewRouteContext(), m, path) {
+			methods = append(methods, m)
+		}
+	}
+	return methods
+}
