@@ -58,7 +58,8 @@ func (t Token) MarshalJSON() ([]byte, error) { return t.MarshalText() }
 
 // UnmarshalJSON reads a JSON integer from 1 to [Max]. A fraction, an exponent, a
 // string, null and numbers out of range give an error that wraps [ErrInvalid]
-// and leave t as it was.
+// and leave t as it was. For the same reason a Token cannot be the key of a JSON
+// object that is read: keys are strings.
 func (t *Token) UnmarshalJSON(b []byte) error { return t.UnmarshalText(b) }
 
 // MarshalText writes t in decimal. A token that is not valid gives an error that
