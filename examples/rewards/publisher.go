@@ -1,0 +1,283 @@
+package rewards
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fenced/fenced/tokens"
+)
+
+// PublisherConfig says how a [Publisher] works.
+type PublisherConfig struct {
+	// Pool leads to the primary with the reward tables. Required.
+	Pool *pgxpool.Pool
+	// Items is the base URL of the item server. Required.
+	Items string
+	// HTTPClient defaults to one with a timeout of Lease / 2.
+	HTTPClient *http.Client
+	// Lease is how long a claimed row is hidden from other publishers. It must be
+	// longer than a call to the item server can take. Defaults to 30 s.
+	Lease time.Duration
+	// Batch is the number of rows claimed and called at once. Defaults to 16.
+	Batch int
+	// Poll is how long to wait where nothing is due. Defaults to 250 ms.
+	Poll time.Duration
+	// FirstRetry and LongestRetry bound the full-jitter backoff. Default to 500 ms
+	// and 5 min.
+	FirstRetry, LongestRetry time.Duration
+	// Attempts after which a row is dead. Defaults to 20.
+	Attempts int
+	// Drain makes Run return once every row is DONE or DEAD, or waits behind a
+	// dead one.
+	Drain bool
+	// Alarm is called with each row that becomes dead, and why. Defaults to
+	// nothing; the row is in [DeadLetters] in any case.
+	Alarm func(key string, reason error)
+	// At is called between the steps, for the injection of faults: [Calling] and
+	// [Answered]. Defaults to nothing.
+	At func(step Step, key string)
+
+	_ struct{}
+}
+
+// The steps of a publisher, in order.
+const (
+	Calling  Step = "calling"  // the row is claimed, the call is next
+	Answered Step = "answered" // the item server has answered, the row is not marked
+)
+
+func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
+	if c.Pool == nil || c.Items == "" {
+		return c, errors.New("publisher: Pool and Items are required")
+	}
+	if _, err := url.ParseRequestURI(c.Items); err != nil {
+		return c, fmt.Errorf("publisher: Items: %w", err)
+	}
+	if min(c.Lease, c.Poll, c.FirstRetry, c.LongestRetry) < 0 || min(c.Batch, c.Attempts) < 0 {
+		return c, errors.New("publisher: Lease, Poll, FirstRetry, LongestRetry, Batch and Attempts must not be negative")
+	}
+	c.Lease = orElse(c.Lease, 30*time.Second)
+	c.Batch = orElse(c.Batch, 16)
+	c.Poll = orElse(c.Poll, 250*time.Millisecond)
+	c.FirstRetry = orElse(c.FirstRetry, 500*time.Millisecond)
+	c.LongestRetry = orElse(c.LongestRetry, 5*time.Minute)
+	c.Attempts = orElse(c.Attempts, 20)
+	c.HTTPClient = orElse(c.HTTPClient, &http.Client{Timeout: c.Lease / 2})
+	if c.Alarm == nil {
+		c.Alarm = func(string, error) {}
+	}
+	if c.At == nil {
+		c.At = func(Step, string) {}
+	}
+	return c, nil
+}
+
+// A Publisher tells the item server what the outbox holds. Any number of
+// publishers may share one outbox. Polling is what it rests on; it waits between
+// polls only where nothing is due.
+type Publisher struct{ cfg PublisherConfig }
+
+// NewPublisher returns a publisher; nothing runs before Run. The error names the
+// field that cannot be used.
+func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{cfg: cfg}, nil
+}
+
+// Run publishes until ctx ends, or until nothing can be published any more if
+// Drain is set, and returns when all its goroutines are gone: nil after a drain,
+// else the cause of ctx.
+func (p *Publisher) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		letters, err := takeLetters(ctx, p.cfg.Pool, p.cfg.Batch, p.cfg.Lease)
+		if err == nil && len(letters) == 0 && p.cfg.Drain && p.drained(ctx) {
+			return nil
+		}
+		if len(letters) == 0 {
+			_ = pause(ctx, backoff(1, p.cfg.Poll, p.cfg.Poll)) // the loop looks at ctx
+			continue
+		}
+		var calls sync.WaitGroup
+		for _, l := range letters {
+			calls.Go(func() { p.publish(ctx, l) })
+		}
+		calls.Wait()
+	}
+	return context.Cause(ctx)
+}
+
+// drained reports whether every row is DONE, DEAD or behind a DEAD one.
+func (p *Publisher) drained(ctx context.Context) bool {
+	var left bool
+	err := p.cfg.Pool.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM reward_outbox o WHERE o.status = 'READY' AND NOT EXISTS (
+		  SELECT FROM reward_outbox p WHERE p.agg_key = o.agg_key AND p.id < o.id AND p.status = 'DEAD'))`).Scan(&left)
+	return err == nil && !left
+}
+
+// publish makes one call, outside any transaction, and marks the row by its
+// answer. A mark that fails is made good by the next claim: the same key is sent
+// again and answered with the stored result.
+func (p *Publisher) publish(ctx context.Context, l letter) {
+	p.cfg.At(Calling, l.key)
+	v := p.call(ctx, l)
+	p.cfg.At(Answered, l.key)
+	if ctx.Err() != nil && v.fate == later {
+		v.wait, v.free = 0, true // we are stopping; the item server has not failed
+	}
+	marking, cancel := context.WithTimeout(context.WithoutCancel(ctx), marking)
+	defer cancel()
+	switch {
+	case v.fate == done:
+		_ = closeLetter(marking, p.cfg.Pool, l, "DONE", nil)
+	case v.fate == dead || !v.free && l.attempts >= p.cfg.Attempts:
+		if closeLetter(marking, p.cfg.Pool, l, "DEAD", v.reason) == nil {
+			p.cfg.Alarm(l.key, v.reason)
+		}
+	default:
+		wait := max(v.wait, backoff(l.attempts, p.cfg.FirstRetry, p.cfg.LongestRetry))
+		_ = putBack(marking, p.cfg.Pool, l, wait, v.free, v.reason)
+	}
+}
+
+// marking is how long a settled answer may take to be written down, also while
+// the process is being stopped.
+const marking = 5 * time.Second
+
+// fate is what an answer means for its row.
+type fate int
+
+const (
+	later fate = iota
+	done
+	dead
+)
+
+type verdict struct {
+	fate   fate
+	wait   time.Duration // at least this long, as the server asked
+	free   bool          // does not count as an attempt
+	reason error
+}
+
+// call sends the row and reads the answer:
+//
+//	2xx             done, also when it is a replay
+//	409             the same key is in progress: wait, the attempt is free
+//	412             ask the status: granted after all is done, else dead
+//	429, 5xx, none  later, with the same key and bytes
+//	other 4xx       dead: it is a bug, and no repeat mends it
+func (p *Publisher) call(ctx context.Context, l letter) verdict {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.cfg.Items+"/v1/grants", bytes.NewReader(l.body))
+	if err != nil {
+		return verdict{fate: dead, reason: err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", strconv.Quote(l.key))
+	tokens.SetHeader(req.Header, l.token)
+	res, err := p.cfg.HTTPClient.Do(req)
+	if err != nil {
+		return verdict{reason: err}
+	}
+	defer discard(res)
+	reason := answerError(res)
+	switch {
+	case res.StatusCode/100 == 2:
+		return verdict{fate: done}
+	case res.StatusCode == http.StatusConflict:
+		return verdict{wait: retryAfter(res), free: true, reason: reason}
+	case res.StatusCode == http.StatusPreconditionFailed:
+		return p.afterStale(ctx, l, reason)
+	case res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
+		return verdict{wait: retryAfter(res), reason: reason}
+	default:
+		return verdict{fate: dead, reason: reason}
+	}
+}
+
+// afterStale decides about a row whose token was refused: a newer grant has been
+// at this reward. Whether it is paid, only the item server knows.
+func (p *Publisher) afterStale(ctx context.Context, l letter, reason error) verdict {
+	granted, err := Granted(ctx, p.cfg.HTTPClient, p.cfg.Items, l.key)
+	switch {
+	case err != nil:
+		return verdict{reason: errors.Join(reason, err)}
+	case granted != nil:
+		return verdict{fate: done}
+	default:
+		return verdict{fate: dead, reason: reason}
+	}
+}
+
+// Granted asks the item server at base what it granted under key: nil for nothing.
+// Nothing is no proof while a request with that key may still be on its way; send
+// it again instead of deciding by it.
+func Granted(ctx context.Context, client *http.Client, base, key string) (*Reward, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/grants?key="+url.QueryEscape(key), nil)
+	if err != nil {
+		return nil, fmt.Errorf("status of %s: %w", key, err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("status of %s: %w", key, err)
+	}
+	defer discard(res)
+	switch res.StatusCode {
+	case http.StatusOK:
+		var r Reward
+		if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&r); err != nil {
+			return nil, fmt.Errorf("status of %s: %w", key, err)
+		}
+		return &r, nil
+	case http.StatusNotFound:
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("status of %s: %w", key, answerError(res))
+	}
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 10
+
+// discard reads what is left of the answer, so that its connection can be used
+// again.
+func discard(res *http.Response) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
+	_ = res.Body.Close()
+}
+
+// answerError says what a refusal said, in the form of RFC 9457 where it has it.
+func answerError(res *http.Response) error {
+	if res.StatusCode < 400 {
+		return nil
+	}
+	var problem struct{ Code, Detail string }
+	_ = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&problem) // without one the status must do
+	return fmt.Errorf("item server: %s: %s %s", res.Status, problem.Code, problem.Detail)
+}
+
+// retryAfter reads the header in either of its forms, at most an hour.
+func retryAfter(res *http.Response) time.Duration {
+	h := res.Header.Get("Retry-After")
+	if s, err := strconv.Atoi(h); err == nil && s >= 0 {
+		return min(time.Duration(min(s, 3600))*time.Second, time.Hour)
+	}
+	if at, err := http.ParseTime(h); err == nil {
+		return min(max(time.Until(at), 0), time.Hour)
+	}
+	return 0
+}

@@ -1,0 +1,70 @@
+// Command rewardctl runs the parts of the reward pipeline: load, work, publish,
+// serve-items, verify, replay, and season, which makes a file of rewards.
+//
+// It talks to the database named by --dsn or DATABASE_URL and to the lock service
+// named by --server. It exits with 0, or with 1 and one line on stderr.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/examples/rewards"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := root().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "rewardctl:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	var dsn string
+	cmd := &cobra.Command{
+		Use:           "rewardctl",
+		Short:         "Pay rewards once: load, work, publish, verify",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.PersistentFlags().StringVar(&dsn, "dsn", os.Getenv("DATABASE_URL"), "PostgreSQL of the rewards (or DATABASE_URL)")
+	open := func(ctx context.Context) (*pgxpool.Pool, error) { return openPool(ctx, dsn) }
+	cmd.AddCommand(seasonCmd(), loadCmd(open), workCmd(open), publishCmd(open), verifyCmd(open), replayCmd(open), itemsCmd(open))
+	return cmd
+}
+
+// openFunc opens the database that the flags name.
+type openFunc func(context.Context) (*pgxpool.Pool, error)
+
+func openPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
+	if dsn == "" {
+		return nil, errors.New("no database: give --dsn or set DATABASE_URL")
+	}
+	return pgxpool.New(ctx, dsn)
+}
+
+// readFile returns the deliveries of an NDJSON file; "-" is stdin.
+func readFile(name string) ([]rewards.Reward, error) {
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer f.Close()
+	}
+	all, err := rewards.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/examples/rewards"
+	"github.com/fenced/fenced/tokens"
+)
+
+func workCmd(open openFunc) *cobra.Command {
+	var server, name string
+	var fault faultFlags
+	cfg := rewards.WorkerConfig{}
+	cmd := &cobra.Command{
+		Use:   "work",
+		Short: "Pay the rewards of the inbox; prints one JSON object an attempt",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, out := cmd.Context(), &printer{w: cmd.OutOrStdout()}
+			pool, err := open(ctx)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			locks, err := clientsdk.New(clientsdk.Config{Endpoints: []string{server}, Owner: name, TTL: cfg.TTL})
+			if err != nil {
+				return err
+			}
+			defer locks.Close()
+			cfg.Pool, cfg.Locks = pool, locks
+			cfg.Report = func(a rewards.Attempt) { out.print(attemptLine(a)) }
+			if cfg.At, err = fault.at(ctx, pool, out); err != nil {
+				return err
+			}
+			return work(ctx, cfg, out)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&server, "server", "http://127.0.0.1:7420", "base URL of the lock service")
+	f.StringVar(&name, "name", "", "who this worker is, for people (default: made by the SDK)")
+	f.DurationVar(&cfg.TTL, "ttl", 15*time.Second, "TTL of a reward's lock")
+	f.DurationVar(&cfg.LockWait, "lock-wait", 0, "how long to wait for a reward's lock (default 2 x ttl)")
+	f.DurationVar(&cfg.Visibility, "visibility", 0, "how long a taken message is hidden (default lock-wait + 2 x ttl)")
+	f.IntVar(&cfg.Concurrency, "concurrency", 4, "messages worked on at once")
+	f.BoolVar(&cfg.Drain, "drain", false, "end when the inbox is settled")
+	f.BoolVar(&cfg.ForgetHold, "forget-hold", false, "write with a context that outlives the hold, as code that forgot would")
+	fault.register(f)
+	return cmd
+}
+
+func work(ctx context.Context, cfg rewards.WorkerConfig, out *printer) error {
+	w, err := rewards.NewWorker(cfg)
+	if err != nil {
+		return err
+	}
+	out.print(Line{Kind: "ready"})
+	return w.Run(ctx)
+}
+
+// Line is one line of output: what happened to which reward, under which token.
+type Line struct {
+	Kind    string       `json:"kind"` // ready, fault, attempt, dead
+	Step    rewards.Step `json:"step,omitempty"`
+	Key     string       `json:"key,omitempty"`
+	Token   tokens.Token `json:"token,omitempty"`
+	Outcome string       `json:"outcome,omitempty"` // applied, ..., stale, lost, held, failed
+	Current tokens.Token `json:"current,omitempty"` // of a stale one
+	Error   string       `json:"error,omitempty"`
+}
+
+func attemptLine(a rewards.Attempt) Line {
+	l := Line{Kind: "attempt", Key: a.Reward.Key(), Token: a.Token, Outcome: string(a.Outcome)}
+	if a.Err == nil {
+		return l
+	}
+	l.Error = a.Err.Error()
+	var stale *tokens.StaleError
+	switch {
+	case errors.As(a.Err, &stale):
+		l.Outcome, l.Current = "stale", stale.Current
+	case errors.Is(a.Err, clientsdk.ErrLost):
+		l.Outcome = "lost"
+	case errors.Is(a.Err, clientsdk.ErrHeld):
+		l.Outcome = "held"
+	default:
+		l.Outcome = "failed"
+	}
+	return l
+}
+
+// printer writes lines whole, whoever writes.
+type printer struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (p *printer) print(l Line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = json.NewEncoder(p.w).Encode(l) // who reads it may have gone; the work goes on
+}
+
+// redelivered reports whether the inbox holds a further message of r to settle.
+func redelivered(ctx context.Context, pool *pgxpool.Pool, r rewards.Reward) bool {
+	var n int
+	err := pool.QueryRow(ctx, `
+		SELECT count(*) FROM reward_message
+		WHERE player_id = $1 AND reward_event_id = $2 AND status = 'READY'`, r.Player, r.Event).Scan(&n)
+	return err == nil && n > 1
+}
