@@ -176,8 +176,9 @@ func TestServer_AcquireSameInstant(t *testing.T) {
 
 func wantEmpty(t testing.TB, s *lockserver.Server) {
 	t.Helper()
-	if st := s.Status(); st.Holds != 0 || st.Locks != 0 {
-		t.Fatalf("%d holds and %d locks are left", st.Holds, st.Locks)
+	st, err := s.Status(t.Context())
+	if err != nil || st.Holds != 0 || st.Locks != 0 {
+		t.Fatalf("%d holds and %d locks are left, %v", st.Holds, st.Locks, err)
 	}
 }
 

@@ -23,6 +23,11 @@ type Config struct {
 	// read of the store then, and expiry need not ask whether another server
 	// renewed. Set it for the embedded single node only.
 	Alone bool
+	// IssuedFile remembers, outside the store, the highest token that can have been
+	// issued; a store below it grants nothing until the floor is raised. It must not
+	// lie in the store's own directory. "" keeps none: a store that was rolled back
+	// while no server ran is not noticed then.
+	IssuedFile string
 	// MaxTTL is the longest TTL a caller may ask for, [MinTTL] to [MaxTTL].
 	// Defaults to [MaxTTL].
 	MaxTTL time.Duration

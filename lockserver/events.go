@@ -21,7 +21,6 @@ type eventLog struct {
 	next   int64 // sequence number of the next event
 	oldest EventID
 	fresh  chan struct{} // closed when events come; nil while nobody waits
-	closed bool
 }
 
 func newEventLog() *eventLog { return &eventLog{} }
@@ -50,8 +49,6 @@ func (l *eventLog) gap(rev int64) {
 	l.ring, l.next = nil, 0
 	l.oldest = EventID{Revision: rev, Index: 1 << 30}
 }
-
-func (l *eventLog) close() { l.closed = true; l.flush() }
 
 func (l *eventLog) at(seq int64) *Event { return &l.ring[seq%eventsKept] }
 

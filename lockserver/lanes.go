@@ -118,7 +118,11 @@ func (p *putLane) run(ctx context.Context) { serve(ctx, &p.flights, p.kick, p.ta
 // send commits one batch. A batch that is refused as a whole is tried singly: one
 // dead lease must not fail its neighbours.
 func (p *putLane) send(ctx context.Context, batch []*local) {
+	before := p.server.mirrorRev()
 	resp, err := p.commit(ctx, batch)
+	if err == nil {
+		p.server.checkAnswer(before, resp.Header.Revision, resp.Succeeded)
+	}
 	switch {
 	case err == nil && resp.Succeeded:
 		p.server.putDone(batch, resp.Header.Revision)
@@ -237,6 +241,7 @@ func (d *deleteLane) run(ctx context.Context) {
 // still takes a transaction that only deletes.
 func (d *deleteLane) send(ctx context.Context, batch []*deletion) {
 	full := false
+	before := d.server.mirrorRev()
 	resp, err := d.commit(ctx, batch, full)
 	for err != nil {
 		if !full && errors.Is(err, rpctypes.ErrNoSpace) {
@@ -249,8 +254,12 @@ func (d *deleteLane) send(ctx context.Context, batch []*deletion) {
 			case <-time.After(retryPause):
 			}
 		}
+		before = d.server.mirrorRev()
 		resp, err = d.commit(ctx, batch, full)
 	}
+	// A transaction that says why has changed at least that key; one that only
+	// deletes may have found nothing, and then answers at the revision before it.
+	d.server.checkAnswer(before, resp.Header.Revision, !full)
 	d.server.reached(resp.Header.Revision, func(late error) {
 		for i, del := range batch {
 			if !del.answered {

@@ -38,6 +38,8 @@ type mirrorState struct {
 	err      error  // why the store could not be read
 	badKeys  int
 	moved    chan struct{} // closed when the mirror moves; nil while nobody waits
+
+	stopWatch context.CancelFunc // makes follow read the store anew
 }
 
 // revisionWait is an answer that waits until the mirror has reached its revision.
@@ -169,6 +171,7 @@ func (s *Server) claimPrefix(ctx context.Context) error {
 	if resp.Succeeded {
 		s.mu.Lock()
 		s.history.whole = true
+		s.unchecked = false // an empty store has issued nothing
 		s.mu.Unlock()
 	}
 	return nil
@@ -178,14 +181,12 @@ func (s *Server) claimPrefix(ctx context.Context) error {
 func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if rev < s.mirror.rev {
-		return fmt.Errorf("the store is at revision %d, below %d, which was seen: it was rolled back", rev, s.mirror.rev)
-	}
-	gap := s.mirror.complete && rev > s.mirror.rev
-	r := s.newRevision(rev)
+	before := s.mirror
+	gap := before.complete && rev != before.rev
+	s.mirror.rev, s.mirror.base = rev, 0
+	r := &revision{server: s, rev: rev, listed: true}
 	seen := make(map[queue.Ref]bool, len(kvs))
 	sort.Slice(kvs, func(i, j int) bool { return kvs[i].CreateRevision < kvs[j].CreateRevision })
-	s.mirror.base = 0
 	for _, kv := range kvs {
 		kind, ref := s.keys.parse(kv.Key)
 		if kind == baseKey {
@@ -193,6 +194,7 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 		}
 		seen[ref] = true
 	}
+	s.judge(before, rev)
 	for _, kv := range kvs {
 		if kind, ref := s.keys.parse(kv.Key); kind != baseKey && kind != endsKey {
 			r.put(kind, ref, kv)
@@ -208,7 +210,6 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 			r.endedSessions = append(r.endedSessions, ref)
 		}
 	}
-	r.listed = true
 	if !s.mirror.complete {
 		s.mirror.first = EventID{Revision: rev}
 	}
@@ -222,12 +223,27 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 	return nil
 }
 
+// judge compares a list with what was seen before it: a store that is below that
+// was rolled back. One whose base was raised meanwhile is above it again.
+func (s *Server) judge(before mirrorState, rev int64) {
+	switch {
+	case !before.complete:
+		s.compareIssued(rev)
+	case s.mirror.base+rev < before.base+before.rev || s.mirror.base < before.base:
+		s.closeLocked(fmt.Sprintf("the store is at revision %d with base %d, after revision %d with base %d had been seen",
+			rev, s.mirror.base, before.rev, before.base))
+	case s.mirror.base > before.base:
+		s.openLocked()
+	}
+}
+
 // watch applies events until the watch ends or is too far behind.
 func (s *Server) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	s.mu.Lock()
 	from := s.mirror.rev + 1
+	s.mirror.stopWatch = cancel
 	s.mu.Unlock()
 	// The client queues responses without bound, so this goroutine never makes the
 	// store's watcher fall behind.
@@ -270,7 +286,7 @@ func (s *Server) applyWatch(resp clientv3.WatchResponse) int64 {
 
 // applyEvents takes all events of one revision as a unit (R4).
 func (s *Server) applyEvents(rev int64, events []*clientv3.Event) {
-	r := s.newRevision(rev)
+	r := &revision{server: s, rev: rev}
 	for _, ev := range events {
 		kind, ref := s.keys.parse(ev.Kv.Key)
 		if ev.Type == clientv3.EventTypePut {
@@ -292,8 +308,6 @@ type revision struct {
 	listed        bool // made from a list: no events come of it
 }
 
-func (s *Server) newRevision(rev int64) *revision { return &revision{server: s, rev: rev} }
-
 func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
 	s := r.server
 	var err error
@@ -308,11 +322,18 @@ func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
 	case endsKey:
 		r.ends, err = decodeEnds(kv.Value)
 	case baseKey:
-		s.mirror.base, err = strconv.ParseInt(string(kv.Value), 10, 64)
+		var base int64
+		if base, err = strconv.ParseInt(string(kv.Value), 10, 64); err == nil {
+			if r.listed {
+				s.mirror.base = base // judge compares it as a whole
+			} else {
+				s.setBase(base)
+			}
+		}
 	case clusterKey:
 		s.mirror.cluster = string(kv.Value)
 	case closedKey:
-		s.mirror.closed = string(kv.Value)
+		s.closeLocked(string(kv.Value))
 	case restoredKey:
 	default:
 		err = errors.New("the key is of no known kind")
@@ -329,8 +350,8 @@ func (r *revision) del(kind keyKind, ref queue.Ref) {
 		r.ops = append(r.ops, queue.Op{Ref: ref})
 	case sessionKey:
 		r.endedSessions = append(r.endedSessions, ref)
-	case closedKey:
-		r.server.mirror.closed = ""
+	case baseKey:
+		r.server.setBase(0)
 	}
 }
 
@@ -365,6 +386,9 @@ func (s *Server) readHold(ref queue.Ref, kv *mvccpb.KeyValue) (*queue.Hold, erro
 func (s *Server) finishRevision(r *revision) {
 	now := time.Now()
 	s.mirror.rev = max(s.mirror.rev, r.rev)
+	if s.issued != nil {
+		s.issued.raise(s.mirror.base + s.mirror.rev)
+	}
 	index := 0
 	for _, c := range s.table.Apply(r.ops) {
 		e := s.change(c, r, now)

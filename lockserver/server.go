@@ -30,7 +30,6 @@ type Server struct {
 	// stopping is closed when Run begins to end; running counts open requests.
 	stopping chan struct{}
 	running  sync.WaitGroup
-	life     context.Context // ends after the last request has
 
 	mu       sync.Mutex
 	stopped  bool
@@ -43,6 +42,10 @@ type Server struct {
 	waiting  []revisionWait
 	mirror   mirrorState
 	started  time.Time
+
+	issued     *issuedFile   // nil without a file
+	unchecked  bool          // there was no file to compare the store with
+	tellClosed chan struct{} // wakes keepIssued
 }
 
 // New returns a server that does nothing until [Server.Run]. It does no I/O. A
@@ -65,6 +68,8 @@ func New(config Config) (*Server, error) {
 		history:  newHistory(now),
 		events:   newEventLog(),
 		started:  now,
+
+		tellClosed: make(chan struct{}, 1),
 	}
 	s.puts = newPutLane(s)
 	s.deletes = newDeleteLane(s)
@@ -77,13 +82,13 @@ func New(config Config) (*Server, error) {
 // left. Held holds stay held and kept places stay in the queue. It may be called
 // once.
 func (s *Server) Run(ctx context.Context) error {
+	if err := s.openIssued(); err != nil {
+		return err
+	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	s.mu.Lock()
-	s.life = life
-	s.mu.Unlock()
 	var work sync.WaitGroup
-	for _, run := range []func(context.Context){s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions} {
+	for _, run := range []func(context.Context){s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions, s.keepIssued} {
 		work.Go(func() { run(life) })
 	}
 	<-ctx.Done()
@@ -92,7 +97,24 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Wait()
 	s.puts.wait()
 	s.deletes.wait()
-	s.events.close()
+	if s.issued != nil {
+		return s.issued.close()
+	}
+	return nil
+}
+
+// openIssued opens the issued-token file, where the config names one.
+func (s *Server) openIssued() error {
+	if s.config.IssuedFile == "" {
+		return nil
+	}
+	issued, fresh, err := openIssued(s.config.IssuedFile)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.issued, s.unchecked = issued, fresh
 	return nil
 }
 
@@ -138,15 +160,15 @@ func (s *Server) Ready() error {
 	return s.readyLocked()
 }
 
-// WaitReady blocks until the server can grant, and returns nil, or until ctx ends,
-// and returns why it cannot.
+// WaitReady blocks until the server has read its store. It returns nil where it
+// can grant then; a closed floor, the end of ctx and of the server are errors.
 func (s *Server) WaitReady(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		err, moved := s.readyLocked(), s.movedLocked()
+		complete, err, moved := s.mirror.complete, s.readyLocked(), s.movedLocked()
 		s.mu.Unlock()
-		if err == nil {
-			return nil
+		if complete {
+			return err
 		}
 		select {
 		case <-moved:
@@ -174,8 +196,9 @@ func (s *Server) readyLocked() error {
 	return nil
 }
 
-// Status returns what the server knows of itself and its store. It does not block.
-func (s *Server) Status() Status {
+// Status returns what the server knows of itself and its store. It does not block
+// and its error is nil.
+func (s *Server) Status(context.Context) (Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Status{
@@ -185,14 +208,17 @@ func (s *Server) Status() Status {
 		Holds: s.table.Holds(), Waiters: s.table.Queued(), Locks: s.table.Locks(),
 		Sessions: len(s.sessions), Floor: s.floorLocked(),
 		HistorySince: s.history.since, Started: s.started, BadKeys: s.mirror.badKeys,
-	}
+	}, nil
 }
 
 func (s *Server) floorLocked() FloorState {
-	if s.mirror.closed != "" {
+	switch {
+	case s.mirror.closed != "":
 		return Closed
+	case s.issued == nil || s.unchecked:
+		return Unprotected
 	}
-	return Unprotected
+	return Protected
 }
 
 // tokenOf converts a number of the log to a token; 0 stays 0, "no token".

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/v3"
@@ -17,6 +18,9 @@ import (
 
 // ErrInUse says that another process has the data directory.
 var ErrInUse = errors.New("data directory is in use by another process")
+
+// ErrClosed says that the node was closed before.
+var ErrClosed = errors.New("embedded: the node is closed")
 
 // Config tells [Start] where the data is.
 type Config struct {
@@ -48,6 +52,7 @@ type Node struct {
 	etcd   *embed.Etcd
 	client *clientv3.Client
 	lock   *os.File
+	closed atomic.Bool
 }
 
 // Start runs etcd on the data directory and blocks until it serves or ctx ends.
@@ -134,8 +139,12 @@ func (n *Node) Compact(ctx context.Context, rev int64) error {
 	return nil
 }
 
-// Close stops the node and gives the data directory free.
+// Close stops the node and gives the data directory free. A second call returns
+// [ErrClosed].
 func (n *Node) Close() error {
+	if n.closed.Swap(true) {
+		return ErrClosed
+	}
 	err := n.client.Close()
 	n.etcd.Close()
 	if errors.Is(err, context.Canceled) {

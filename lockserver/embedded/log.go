@@ -28,8 +28,17 @@ func (c *core) With(fields []zapcore.Field) zapcore.Core {
 	return &core{log: c.log, fields: append(c.fields[:len(c.fields):len(c.fields)], fields...)}
 }
 
+// startup are messages of every healthy start of a node without ports; they would
+// only alarm an operator.
+var startup = map[string]bool{
+	"Running http and grpc server on single port. This is not recommended for production.": true,
+	"simple token is not cryptographically signed":                                         true,
+	"Failed to detect schema version":                                                      true,
+	"failed to update storage version":                                                     true,
+}
+
 func (c *core) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
+	if c.Enabled(e.Level) && !startup[e.Message] {
 		return checked.AddCore(e, c)
 	}
 	return checked

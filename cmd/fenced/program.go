@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/httpapi"
+	"github.com/fenced/fenced/lockserver"
+	"github.com/fenced/fenced/lockserver/embedded"
+)
+
+const (
+	startTimeout = 30 * time.Second
+	// stopTimeout bounds the open requests at the end; the engine gives waiters
+	// their answer in less.
+	stopTimeout = 5 * time.Second
+)
+
+// Program is a running server: etcd, the engine and the HTTP service, wired.
+type Program struct {
+	config   *Config
+	log      *slog.Logger
+	out      io.Writer
+	listener net.Listener
+}
+
+// New checks the config and opens the listener, so that a taken port is reported
+// before anything else starts. Run must follow.
+func New(config *Config, out, logs io.Writer) (*Program, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	listener, err := httpapi.Listen(context.Background(), config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return &Program{config: config, log: newLogger(config, logs), out: out, listener: listener}, nil
+}
+
+func newLogger(config *Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(config.LogLevel)) // validate has seen it
+	options := &slog.HandlerOptions{Level: level}
+	if config.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Addr is where the service listens.
+func (p *Program) Addr() string { return p.listener.Addr().String() }
+
+// Run serves until ctx ends or a part fails, then stops everything in order:
+// waiters get a retryable answer, holds stay held.
+func (p *Program) Run(ctx context.Context) error {
+	defer func() { _ = p.listener.Close() }()
+	start, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	node, err := embedded.Start(start, embedded.Config{Dir: p.config.DataDir, Logger: p.log})
+	if err != nil {
+		return err
+	}
+	err = p.serve(ctx, node)
+	return errors.Join(err, node.Close())
+}
+
+// serve runs the engine and the HTTP service on the node.
+func (p *Program) serve(ctx context.Context, node *embedded.Node) error {
+	engine, err := lockserver.New(lockserver.Config{
+		Client: node.Client(), Name: p.config.Name, Alone: true, MaxTTL: p.config.MaxTTL, Logger: p.log,
+		IssuedFile: p.config.IssuedFile,
+	})
+	if err != nil {
+		return err
+	}
+	handler, err := httpapi.New(httpapi.Config{
+		Engine: engine, Version: version, Mode: "embedded", PublicHosts: p.config.PublicHosts, Logger: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	server := httpapi.NewServer(handler)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 3)
+	var parts sync.WaitGroup
+	parts.Go(func() { failed <- engine.Run(ctx) })
+	parts.Go(func() { node.KeepCompact(ctx, revisionOf(engine), p.log) })
+	parts.Go(func() {
+		if err := server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("serve: %w", err)
+		}
+	})
+	parts.Go(func() { p.greet(ctx, engine) })
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	case err = <-node.Err():
+	}
+	cancel() // the engine answers its waiters, then Shutdown finds no request open
+	stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer done()
+	err = errors.Join(err, server.Shutdown(stop))
+	parts.Wait()
+	return err
+}
+
+// revisionOf returns the revision of the engine's mirror.
+func revisionOf(engine *lockserver.Server) func() int64 {
+	return func() int64 {
+		status, err := engine.Status(context.Background())
+		if err != nil {
+			return 0
+		}
+		return status.Revision
+	}
+}
+
+// greet tells where the server is and how to try it, once it can grant.
+func (p *Program) greet(ctx context.Context, engine *lockserver.Server) {
+	if engine.WaitReady(ctx) != nil {
+		return
+	}
+	_, _ = fmt.Fprintf(p.out, `fenced %s listens on http://%s
+data is in %s
+try it:
+  curl -s http://%s/v1/holds -H 'Content-Type: application/json' -d '{"lock":"orders/42","owner":"me","ttl":"30s"}'
+`, version, p.Addr(), p.config.DataDir, p.Addr())
+}

@@ -1,0 +1,87 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fenced/fenced/lockserver/embedded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func mustStart(t *testing.T, dir string) *embedded.Node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	node, err := embedded.Start(ctx, embedded.Config{Dir: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+func TestStart_KeepsDataOverRestarts(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	node := mustStart(t, dir)
+	if _, err := node.Client().Put(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Close(); !errors.Is(err, embedded.ErrClosed) {
+		t.Fatalf("second close: %v", err)
+	}
+	node = mustStart(t, dir)
+	defer func() { _ = node.Close() }()
+	resp, err := node.Client().Get(t.Context(), "k")
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Fatalf("got %v, %v", resp, err)
+	}
+}
+
+// TestStart_DirectoryInUse is the fault that etcd itself answers by waiting for
+// ever.
+func TestStart_DirectoryInUse(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	node := mustStart(t, dir)
+	defer func() { _ = node.Close() }()
+	_, err := embedded.Start(t.Context(), embedded.Config{Dir: dir})
+	if !errors.Is(err, embedded.ErrInUse) {
+		t.Fatalf("got %v, want ErrInUse", err)
+	}
+}
+
+func TestStart_BadConfig(t *testing.T) {
+	t.Parallel()
+	if _, err := embedded.Start(t.Context(), embedded.Config{}); err == nil {
+		t.Fatal("an empty directory was taken")
+	}
+}
+
+func TestNode_Compact(t *testing.T) {
+	t.Parallel()
+	node := mustStart(t, filepath.Join(t.TempDir(), "data"))
+	defer func() { _ = node.Close() }()
+	var rev int64
+	for range 10 {
+		resp, err := node.Client().Put(t.Context(), "k", "v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev = resp.Header.Revision
+	}
+	if err := node.Compact(t.Context(), rev-2); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Compact(t.Context(), rev+100); err == nil {
+		t.Fatal("a revision of the future was compacted")
+	}
+}

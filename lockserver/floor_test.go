@@ -1,0 +1,153 @@
+package lockserver_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/etcdtest"
+	"github.com/fenced/fenced/lockserver"
+	"github.com/fenced/fenced/lockserver/embedded"
+	"github.com/fenced/fenced/tokens"
+)
+
+// deployment is a node with a lock server that can be stopped and started over on
+// another store, as a restore does.
+type deployment struct {
+	t      *testing.T
+	dir    string
+	issued string
+	node   *embedded.Node
+	server *lockserver.Server
+	stop   func()
+}
+
+func deploy(t *testing.T) *deployment {
+	t.Helper()
+	d := &deployment{t: t, issued: filepath.Join(t.TempDir(), "data.issued")}
+	d.start(filepath.Join(t.TempDir(), "data"))
+	if err := d.server.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// start runs a server on the store in dir; it may be closed.
+func (d *deployment) start(dir string) {
+	d.t.Helper()
+	d.dir = dir
+	d.node = etcdtest.NodeAt(d.t, dir)
+	d.server, d.stop = etcdtest.Run(d.t, lockserver.Config{
+		Client: d.node.Client(), Alone: true, IssuedFile: d.issued,
+	})
+}
+
+func (d *deployment) floor(want lockserver.FloorState) {
+	d.t.Helper()
+	if st, err := d.server.Status(d.t.Context()); err != nil || st.Floor != want {
+		d.t.Fatalf("floor is %v, want %v (%v)", st.Floor, want, err)
+	}
+}
+
+// churn issues tokens and returns the highest.
+func (d *deployment) churn(n int) tokens.Token {
+	d.t.Helper()
+	var last tokens.Token
+	for range n {
+		h := mustAcquire(d.t, d.server, try("a"))
+		mustRelease(d.t, d.server, h)
+		last = h.Token
+	}
+	return last
+}
+
+func TestFloor_WipedStoreGrantsNothingUntilRaised(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.floor(lockserver.Protected)
+	highest := d.churn(50)
+	d.stop()
+
+	d.start(filepath.Join(t.TempDir(), "another"))
+	d.floor(lockserver.Closed)
+	_, err := d.server.Acquire(t.Context(), try("a"))
+	wantCode(t, err, apierr.TokenFloor)
+	wantCode(t, d.server.Ready(), apierr.TokenFloor)
+	if _, err := d.server.Locks(t.Context(), lockserver.LocksQuery{}); err != nil {
+		t.Fatalf("a closed server must still show its locks: %v", err)
+	}
+
+	if _, err := d.server.RaiseFloor(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	d.floor(lockserver.Protected)
+	if h := mustAcquire(t, d.server, try("a")); h.Token <= highest {
+		t.Fatalf("token %d after %d", h.Token, highest)
+	}
+}
+
+func TestFloor_ClosureSurvivesRestart(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.churn(50)
+	d.stop()
+	dir := filepath.Join(t.TempDir(), "another")
+	d.start(dir)
+	d.floor(lockserver.Closed)
+	d.stop()
+	if err := d.node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.start(dir)
+	d.floor(lockserver.Closed)
+}
+
+func TestFloor_RaiseEndsHoldsAndLiftsTokens(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	h := mustAcquire(t, d.server, try("a"))
+	const above = 1 << 40
+	base, err := d.server.RaiseFloor(t.Context(), above)
+	if err != nil || base <= 0 {
+		t.Fatalf("raise: %d, %v", base, err)
+	}
+	_, err = d.server.Renew(t.Context(), h.ID)
+	wantGone(t, err, lockserver.EndUnknown)
+	next := mustAcquire(t, d.server, try("a"))
+	if next.Token <= above {
+		t.Fatalf("token %d, want above %d", next.Token, int64(above))
+	}
+	_, err = d.server.RaiseFloor(t.Context(), 1<<52+1)
+	wantCode(t, err, apierr.OutOfBounds)
+}
+
+func TestFloor_UnprotectedWithoutTheFile(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.churn(3)
+	d.stop()
+	if err := d.node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(d.issued); err != nil {
+		t.Fatal(err)
+	}
+	d.start(d.dir)
+	d.floor(lockserver.Unprotected)
+}
+
+func TestFloor_ABadFileIsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "issued")
+	if err := os.WriteFile(path, []byte("something else entirely, of some length\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := lockserver.New(lockserver.Config{Client: etcdtest.Node(t).Client(), Alone: true, IssuedFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil {
+		t.Fatal("a file that this server did not write was taken")
+	}
+}
