@@ -159,6 +159,7 @@ func (s *Server) newLocalLocked(ref queue.Ref, req *AcquireRequest) (*local, err
 			return nil, err
 		}
 		h.Session, h.TTL = o.ref, o.ttl
+		o.coming[ref] = true
 		l.session, l.lease, l.owned, l.place.Shared = o, o.lease, false, true
 	}
 	l.hold = h
@@ -267,6 +268,9 @@ func (s *Server) failLocked(l *local, err error, certain bool) {
 
 // forgetLocked drops a local whose put was never seen.
 func (s *Server) forgetLocked(l *local) {
+	if l.session != nil && !l.live {
+		delete(l.session.coming, l.hold.Ref)
+	}
 	if !l.live && s.locals[l.hold.Ref] == l {
 		delete(s.locals, l.hold.Ref)
 	}

@@ -29,6 +29,7 @@ type session struct {
 	lease    lease
 	deadline time.Time
 	holds    map[queue.Ref]bool
+	coming   map[queue.Ref]bool // holds whose puts are on their way here
 	ending   bool
 	changed  chan struct{}
 }
@@ -39,6 +40,7 @@ func (o *session) overdue(now time.Time) bool {
 }
 
 func (o *session) sees(h *queue.Hold) {
+	delete(o.coming, h.Ref)
 	if !o.holds[h.Ref] {
 		o.holds[h.Ref] = true
 		o.notify()
@@ -352,7 +354,7 @@ func (s *Server) joinSessionLocked(req *AcquireRequest) (*session, error) {
 		return nil, &GoneError{Ref: refText(ref), End: Expired, Session: true}
 	case req.TTL != 0 && req.TTL != o.ttl:
 		return nil, apierr.Bounds("ttl", fmt.Sprintf("the session's, %s, or absent", o.ttl))
-	case len(o.holds) >= MaxHoldsPerSession:
+	case len(o.holds)+len(o.coming) >= MaxHoldsPerSession:
 		return nil, &apierr.Error{
 			ErrCode: apierr.SessionFull, Field: "session", Limit: fmt.Sprintf("at most %d holds", MaxHoldsPerSession),
 			Detail: fmt.Sprintf("a session has at most %d holds; use another session", MaxHoldsPerSession),
@@ -422,7 +424,7 @@ func (s *Server) putSession(ref queue.Ref, kv *mvccpb.KeyValue) error {
 	o := &session{
 		ref: ref, owner: v.Owner, ttl: ttl, created: time.UnixMilli(v.Created).UTC(),
 		lease: lease{ID: clientv3.LeaseID(kv.Lease), TTL: leaseTTL(ttl)},
-		holds: make(map[queue.Ref]bool),
+		holds: make(map[queue.Ref]bool), coming: make(map[queue.Ref]bool),
 	}
 	s.sessions[ref] = o
 	return nil
