@@ -1,0 +1,51 @@
+# fenced: "make help" lists what there is.
+
+GO       ?= go
+BIN      := bin
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -X main.version=$(VERSION)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-fast race10 demo lint fuzz need-postgres clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build fenced and fencectl into bin/
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+run: build ## Build and start the server: etcd inside, HTTP on 127.0.0.1:7420
+	$(BIN)/fenced serve
+
+test: need-postgres ## Run every test with the race detector; installs what they need
+	$(GO) vet ./...
+	$(GO) test -race -timeout 20m ./...
+
+test-fast: ## Run the tests without the race detector
+	$(GO) test ./...
+
+race10: ## Run the core packages ten times in a row with the race detector
+	$(GO) test -race -count=10 -timeout 60m ./lockserver/... ./tokens/... ./clientsdk/... ./httpapi/...
+
+demo: need-postgres ## Show the main job: a stalled worker, a stale write, the refusal
+	$(GO) run ./internal/demo
+
+lint: ## gofmt, go vet and staticcheck
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+FUZZTIME ?= 10s
+fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+		for target in $$(grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go | awk '{print $$2}'); do \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
+		done; \
+	done
+
+need-postgres:
+	@.ci/need postgresql initdb /usr/lib/postgresql/*/bin/initdb
+
+clean: ## Remove what was built
+	rm -rf $(BIN) dist
