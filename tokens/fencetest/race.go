@@ -92,11 +92,16 @@ func rivals[U any](ctx context.Context, h Harness[U], resource string, end func(
 		err error
 	}
 	rival := make(chan answer, 1)
+	waitCtx, answered := context.WithCancel(ctx)
 	go func() {
+		defer answered()
 		d, err := persist(ctx, h, claim(resource, 5, tokens.OneShot), "5")
 		rival <- answer{d, err}
 	}()
-	waitErr := awaitWaiting(ctx, h, 1)
+	waitErr := awaitWaiting(waitCtx, h, 1)
+	if errors.Is(waitErr, context.Canceled) {
+		waitErr = nil // the rival did not wait, and its answer says what it did
+	}
 	endErr := end(u)
 	a := <-rival
 	return a.d, errors.Join(a.err, waitErr, endErr)
@@ -183,7 +188,10 @@ func cancelledWait[U any](ctx context.Context, h Harness[U]) error {
 			late = fmt.Errorf("a wait that was cancelled: error %w; want context.Canceled", orNil(err))
 		}
 	case <-time.After(cancelLimit):
-		late = fmt.Errorf("a wait that was cancelled goes on after %v", cancelLimit)
+		err := fmt.Errorf("a wait that was cancelled goes on after %v", cancelLimit)
+		err = errors.Join(err, h.Rollback(ctx, u))
+		<-gone // it has what it waited for
+		return err
 	}
 	return errors.Join(waitErr, late, inOrder(
 		func() error { return awaitWaiting(ctx, h, 0) },

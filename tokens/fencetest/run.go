@@ -46,6 +46,9 @@ func do[U any](ctx context.Context, h Harness[U], c tokens.Claim, value string) 
 		return d, fmt.Errorf("begin: %w", err)
 	}
 	d, err = h.Guard().Advance(ctx, u, c)
+	if err == nil && d.Outcome != tokens.Accepted {
+		err = fmt.Errorf("the outcome is %v and there is no error", d.Outcome)
+	}
 	if err == nil {
 		err = h.Write(ctx, u, c.Resource, value)
 	}
