@@ -1,0 +1,25 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fenced/fenced/tokens/pgfence/pgtest"
+)
+
+// The test binary is also the processes of the end-to-end tests: a real fenced,
+// and workers that are really stopped.
+const roleEnv = "FENCED_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleEnv) {
+	case "server":
+		main()
+		return
+	case "worker":
+		os.Exit(workerMain())
+	}
+	goleak.VerifyTestMain(pgtest.Main(m))
+}
