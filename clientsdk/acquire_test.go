@@ -70,8 +70,14 @@ func TestClient_AcquireInOrder(t *testing.T) {
 // a TTL starts with time of its own.
 func TestClient_AcquireStartsWithTimeOfItsOwn(t *testing.T) {
 	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
-		b.srv.On(sdktest.Acquire, sdktest.Fault{DelayAnswer: 4900 * time.Millisecond})
-		b.srv.On(sdktest.OpenSession, sdktest.Fault{DelayAnswer: 4900 * time.Millisecond})
+		late := sdktest.Fault{DelayAnswer: 4900 * time.Millisecond}
+		slow := sdktest.Fault{DelayAnswer: time.Second}
+		if opts == nil {
+			b.srv.On(sdktest.OpenSession, late)
+			b.srv.On(sdktest.RenewSession, slow, slow)
+		} else {
+			b.srv.On(sdktest.Acquire, late)
+		}
 		o := clientsdk.AcquireOptions{TTL: 6 * time.Second}
 		if opts != nil {
 			o.PerHold = opts.PerHold

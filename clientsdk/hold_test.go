@@ -2,16 +2,19 @@ package clientsdk_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/clientsdk/internal/clock"
 	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/tokens"
 )
@@ -170,6 +173,22 @@ func TestHold_SurvivesBadAnswers(t *testing.T) {
 	}
 }
 
+// A cache that answers every renewal with another's must not keep a hold alive that
+// nobody renews.
+func TestHold_IsNotKeptByForeignAnswers(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		h := b.acquire("l", opts)
+		for range 100 {
+			b.srv.On(sdktest.Renew, sdktest.Fault{Status: http.StatusOK, Body: fmt.Sprintf(
+				`{"ref":"other","lock":"l","state":"held","token":%d,"ttl_ms":15000,"expires_in_ms":15000}`, h.Token())})
+			b.srv.On(sdktest.RenewSession, sdktest.Fault{Status: http.StatusOK,
+				Body: `{"ref":"other","ttl_ms":15000,"expires_in_ms":15000,"live":[],"revision":1}`})
+		}
+		time.Sleep(ttl) // virtual
+		wantLost(b.T, h, clientsdk.LostExpired)
+	})
+}
+
 func TestHold_Release(t *testing.T) {
 	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
 		h := b.acquire("l", opts)
@@ -252,4 +271,83 @@ func TestHold_NeverShowsItsID(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A machine that slept has a clock that jumped while no timer ran. Whoever asks the
+// hold sees the loss at once.
+func TestHold_IsLostAfterASuspend(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		sleepy := &suspendable{RoundTripper: b.srv.Transport()}
+		h := acquireThrough(b, sleepy, opts)
+		sleepy.suspend(ttl)
+		if err := h.Context().Err(); err == nil {
+			b.Error("the context is alive after a suspend of one TTL")
+		}
+		wantLost(b.T, h, clientsdk.LostExpired)
+
+		h = acquireThrough(b, sleepy, opts)
+		sleepy.suspend(ttl)
+		begun := time.Now()
+		<-h.Context().Done() // asks the clock, too
+		if took := time.Since(begun); took != 0 {
+			b.Errorf("a waiter was told after %s", took)
+		}
+
+		h = acquireThrough(b, sleepy, opts)
+		done := h.Context().Done()
+		sleepy.suspend(ttl)
+		begun = time.Now()
+		<-done
+		if took := time.Since(begun); took > 500*time.Millisecond {
+			b.Errorf("who waited before the suspend was told after %s", took)
+		}
+	})
+}
+
+// An answer that a suspended process reads after its deadline revives nothing.
+func TestHold_SuspendDuringARenewal(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		sleepy := &suspendable{RoundTripper: b.srv.Transport()}
+		h := acquireThrough(b, sleepy, opts)
+		sleepy.inRenewal.Store(true)
+		time.Sleep(ttl/3 + time.Millisecond) // virtual
+		wantLost(b.T, h, clientsdk.LostExpired)
+	})
+}
+
+func acquireThrough(b *bundle, rt http.RoundTripper, opts *clientsdk.AcquireOptions) *clientsdk.Hold {
+	b.Helper()
+	cfg := b.srv.Config()
+	cfg.HTTPClient = &http.Client{Transport: rt}
+	client, err := clientsdk.New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { client.Close() })
+	h, err := client.Acquire(context.Background(), rand.Text(), opts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return h
+}
+
+// suspendable is a transport of a machine that can sleep.
+type suspendable struct {
+	http.RoundTripper
+	slept     atomic.Int64
+	inRenewal atomic.Bool // sleep for a TTL between the next renewal and its answer
+}
+
+func (s *suspendable) suspend(d time.Duration) { s.slept.Add(int64(d)) }
+
+func (s *suspendable) LeaseClock() clock.Instant {
+	return clock.Go().Add(time.Duration(s.slept.Load()))
+}
+
+func (s *suspendable) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.RoundTripper.RoundTrip(r)
+	if strings.HasSuffix(r.URL.Path, "/renew") && s.inRenewal.CompareAndSwap(true, false) {
+		s.suspend(ttl)
+	}
+	return resp, err
 }
