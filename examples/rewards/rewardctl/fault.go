@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
-	"syscall"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/pflag"
@@ -32,34 +30,22 @@ func (f *faultFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.after, "fault-after", 0, "let so many rewards pass the step first")
 }
 
-func (f *faultFlags) number() (syscall.Signal, error) {
-	switch f.signal {
-	case "stop":
-		return syscall.SIGSTOP, nil
-	case "kill":
-		return syscall.SIGKILL, nil
-	default:
-		return 0, fmt.Errorf("--fault is %q, must be stop or kill", f.signal)
-	}
-}
-
 // trigger returns a function that is called with each step reached, and true the
 // once that the fault is due; announce has then written what is about to happen.
 // nil means that no fault was asked for.
-func (f *faultFlags) trigger(out *printer, steps ...rewards.Step) (func(rewards.Step, Line, func() bool), error) {
+func (f *faultFlags) trigger(out *printer, steps ...rewards.Step) (func(rewards.Step, rewards.Record, func() bool), error) {
 	if f.signal == "" {
 		return nil, nil
 	}
-	signal, err := f.number()
-	if err != nil {
-		return nil, err
+	if _, known := signals[f.signal]; !known {
+		return nil, fmt.Errorf("--fault is %q, must be stop or kill, and needs Linux", f.signal)
 	}
 	if !slices.Contains(steps, rewards.Step(f.step)) {
 		return nil, fmt.Errorf("--fault-at is %q, must be one of %v", f.step, steps)
 	}
 	var mu sync.Mutex
 	passed, over := 0, false
-	return func(step rewards.Step, l Line, matches func() bool) {
+	return func(step rewards.Step, l rewards.Record, matches func() bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		if over || step != rewards.Step(f.step) {
@@ -72,7 +58,9 @@ func (f *faultFlags) trigger(out *printer, steps ...rewards.Step) (func(rewards.
 		over = true
 		l.Kind, l.Step = "fault", step
 		out.print(l)
-		_ = syscall.Kill(os.Getpid(), signal) // to oneself it cannot fail
+		if err := raise(f.signal); err != nil {
+			panic(err) // a test of a fault that was not injected must not pass
+		}
 	}, nil
 }
 
@@ -83,7 +71,7 @@ func (f *faultFlags) at(ctx context.Context, pool *pgxpool.Pool, out *printer) (
 		return nil, err
 	}
 	return func(step rewards.Step, r rewards.Reward, t tokens.Token) {
-		hit(step, Line{Key: r.Key(), Token: t}, func() bool {
+		hit(step, rewards.Record{Key: r.Key(), Token: t}, func() bool {
 			if f.on == "redelivered" {
 				return redelivered(ctx, pool, r)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/examples/rewards/itemserver"
 	"github.com/fenced/fenced/tokens/pgfence"
 )
@@ -45,7 +46,7 @@ func itemsCmd(open openFunc) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			(&printer{w: cmd.OutOrStdout()}).print(Line{Kind: "ready", Key: "http://" + l.Addr().String()})
+			(&printer{w: cmd.OutOrStdout()}).print(rewards.Record{Kind: "ready", Key: "http://" + l.Addr().String()})
 			return serve(ctx, l, items)
 		},
 	}

@@ -25,7 +25,7 @@ func publishCmd(open openFunc) *cobra.Command {
 			defer pool.Close()
 			cfg.Pool = pool
 			cfg.Alarm = func(key string, reason error) {
-				out.print(Line{Kind: "dead", Key: key, Error: fmt.Sprint(reason)})
+				out.print(rewards.Record{Kind: "dead", Key: key, Error: fmt.Sprint(reason)})
 			}
 			hit, err := fault.trigger(out, rewards.Calling, rewards.Answered)
 			if err != nil {
@@ -33,14 +33,14 @@ func publishCmd(open openFunc) *cobra.Command {
 			}
 			if hit != nil {
 				cfg.At = func(step rewards.Step, key string) {
-					hit(step, Line{Key: key}, func() bool { return fault.on == "" || fault.on == key })
+					hit(step, rewards.Record{Key: key}, func() bool { return fault.on == "" || fault.on == key })
 				}
 			}
 			p, err := rewards.NewPublisher(cfg)
 			if err != nil {
 				return err
 			}
-			out.print(Line{Kind: "ready"})
+			out.print(rewards.Record{Kind: "ready"})
 			return p.Run(ctx)
 		},
 	}

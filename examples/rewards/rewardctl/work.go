@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/examples/rewards"
-	"github.com/fenced/fenced/tokens"
 )
 
 func workCmd(open openFunc) *cobra.Command {
@@ -37,7 +35,7 @@ func workCmd(open openFunc) *cobra.Command {
 			}
 			defer locks.Close()
 			cfg.Pool, cfg.Locks = pool, locks
-			cfg.Report = func(a rewards.Attempt) { out.print(attemptLine(a)) }
+			cfg.Report = func(a rewards.Attempt) { out.print(a.Record()) }
 			if cfg.At, err = fault.at(ctx, pool, out); err != nil {
 				return err
 			}
@@ -62,39 +60,8 @@ func work(ctx context.Context, cfg rewards.WorkerConfig, out *printer) error {
 	if err != nil {
 		return err
 	}
-	out.print(Line{Kind: "ready"})
+	out.print(rewards.Record{Kind: "ready"})
 	return w.Run(ctx)
-}
-
-// Line is one line of output: what happened to which reward, under which token.
-type Line struct {
-	Kind    string       `json:"kind"` // ready, fault, attempt, dead
-	Step    rewards.Step `json:"step,omitempty"`
-	Key     string       `json:"key,omitempty"`
-	Token   tokens.Token `json:"token,omitempty"`
-	Outcome string       `json:"outcome,omitempty"` // applied, ..., stale, lost, held, failed
-	Current tokens.Token `json:"current,omitempty"` // of a stale one
-	Error   string       `json:"error,omitempty"`
-}
-
-func attemptLine(a rewards.Attempt) Line {
-	l := Line{Kind: "attempt", Key: a.Reward.Key(), Token: a.Token, Outcome: string(a.Outcome)}
-	if a.Err == nil {
-		return l
-	}
-	l.Error = a.Err.Error()
-	var stale *tokens.StaleError
-	switch {
-	case errors.As(a.Err, &stale):
-		l.Outcome, l.Current = "stale", stale.Current
-	case errors.Is(a.Err, clientsdk.ErrLost):
-		l.Outcome = "lost"
-	case errors.Is(a.Err, clientsdk.ErrHeld):
-		l.Outcome = "held"
-	default:
-		l.Outcome = "failed"
-	}
-	return l
 }
 
 // printer writes lines whole, whoever writes.
@@ -103,10 +70,10 @@ type printer struct {
 	w  io.Writer
 }
 
-func (p *printer) print(l Line) {
+func (p *printer) print(r rewards.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = json.NewEncoder(p.w).Encode(l) // who reads it may have gone; the work goes on
+	_ = json.NewEncoder(p.w).Encode(r) // who reads it may have gone; the work goes on
 }
 
 // redelivered reports whether the inbox holds a further message of r to settle.
