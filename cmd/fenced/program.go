@@ -92,7 +92,7 @@ func (p *Program) serve(ctx context.Context, node *embedded.Node) error {
 	failed := make(chan error, 3)
 	var parts sync.WaitGroup
 	parts.Go(func() { failed <- engine.Run(ctx) })
-	parts.Go(func() { node.KeepCompact(ctx, revisionOf(engine), p.log) })
+	parts.Go(func() { node.Upkeep(ctx, revisionOf(engine), p.log) })
 	parts.Go(func() {
 		if err := server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serve: %w", err)

@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 )
@@ -22,10 +23,14 @@ var ErrInUse = errors.New("data directory is in use by another process")
 // ErrClosed says that the node was closed before.
 var ErrClosed = errors.New("embedded: the node is closed")
 
-// Config tells [Start] where the data is.
+// Config tells [Start] where the data is and, for a member of a cluster, who the
+// others are.
 type Config struct {
 	// Dir is the data directory; it is made where it is missing. Required.
 	Dir string
+	// Cluster makes the node a member of a cluster. Nil means a node that is alone
+	// and opens no port.
+	Cluster *Cluster
 	// QuotaBytes bounds the store's file. Defaults to 8 GiB, etcd's advised maximum.
 	QuotaBytes int64
 	// NoSync skips fsync: a killed process loses nothing, a lost machine may. For
@@ -36,15 +41,21 @@ type Config struct {
 	_      struct{}
 }
 
-// Settings of the single node. With one member an election cannot be lost to a
-// slow peer, so its timers only decide how soon a start is ready.
 const (
-	nodeName     = "fenced"
-	tick         = 10  // ms
-	election     = 100 // ms
+	// singleName is the member name of a node that is alone.
+	singleName   = "fenced"
+	singleURL    = "http://127.0.0.1:1"
 	quotaBytes   = 8 << 30
 	maxTxnOps    = 1024
 	snapshotEach = 50_000
+)
+
+// Timers in milliseconds. With one member an election cannot be lost to a slow
+// peer, so its timers only decide how soon a start is ready. In a cluster a pause
+// of a member must not cost an election: each renews all leases.
+const (
+	singleTick, singleElection   = 10, 100
+	clusterTick, clusterElection = 100, 1000
 )
 
 // Node is a running etcd.
@@ -55,9 +66,38 @@ type Node struct {
 	closed atomic.Bool
 }
 
-// Start runs etcd on the data directory and blocks until it serves or ctx ends.
-// Errors: [ErrInUse], and what etcd says.
+// Start runs etcd on the data directory. A node that is alone serves when Start
+// returns; a member of a cluster may still look for a quorum then, see
+// [Node.WaitReady]. Errors: [ErrInUse], a bad config by field, and what etcd says,
+// among it that the data of this member differs from the others'.
 func Start(ctx context.Context, config Config) (*Node, error) {
+	settings, err := config.settings()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(settings.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
+	lock, err := lockDir(settings.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: %s: %w", config.Dir, err)
+	}
+	etcd, err := embed.StartEtcd(settings)
+	if err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("embedded: start etcd: %w", err)
+	}
+	node := &Node{etcd: etcd, client: v3client.New(etcd.Server), lock: lock}
+	if config.Cluster == nil {
+		if err := node.WaitReady(ctx); err != nil {
+			return nil, errors.Join(err, node.Close())
+		}
+	}
+	return node, nil
+}
+
+// settings checks the config and returns what etcd is started with.
+func (config Config) settings() (*embed.Config, error) {
 	if config.Dir == "" {
 		return nil, errors.New("embedded: Config.Dir is required")
 	}
@@ -65,32 +105,11 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("embedded: %w", err)
-	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("embedded: %s: %w", config.Dir, err)
-	}
-	etcd, err := start(ctx, settings(dir, config))
-	if err != nil {
-		_ = lock.Close()
-		return nil, fmt.Errorf("embedded: start etcd: %w", err)
-	}
-	return &Node{etcd: etcd, client: v3client.New(etcd.Server), lock: lock}, nil
-}
-
-func settings(dir string, config Config) *embed.Config {
 	c := embed.NewConfig()
-	c.Name = nodeName
 	c.Dir = dir
-	// No port is open: clients are in the process and there are no peers. The peer
-	// address is a name that is never dialled.
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = nil, nil, nil
-	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
-	c.InitialCluster = nodeName + "=http://127.0.0.1:1"
+	// Clients are in the process: no client port is open.
+	c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil
 	c.EnableGRPCGateway = false
-	c.TickMs, c.ElectionMs = tick, election
 	c.MaxTxnOps = maxTxnOps
 	c.SnapshotCount = snapshotEach
 	c.UnsafeNoFsync = config.NoSync
@@ -100,25 +119,31 @@ func settings(dir string, config Config) *embed.Config {
 	}
 	c.LogLevel = "warn"
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(config.Logger))
-	return c
+	if config.Cluster != nil {
+		return c, config.Cluster.apply(c)
+	}
+	// There are no peers; the address is one that is never dialled.
+	c.Name, c.InitialCluster = singleName, singleName+"="+singleURL
+	c.ListenPeerUrls = nil
+	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	c.TickMs, c.ElectionMs = singleTick, singleElection
+	return c, nil
 }
 
-func start(ctx context.Context, c *embed.Config) (*embed.Etcd, error) {
-	etcd, err := embed.StartEtcd(c)
-	if err != nil {
-		return nil, err
-	}
+// WaitReady blocks until the node has found a quorum and serves, has failed, or
+// ctx ends.
+func (n *Node) WaitReady(ctx context.Context) error {
+	var err error
 	select {
-	case <-etcd.Server.ReadyNotify():
-		return etcd, nil
-	case err = <-etcd.Err():
-	case <-etcd.Server.StopNotify():
+	case <-n.etcd.Server.ReadyNotify():
+		return nil
+	case err = <-n.etcd.Err():
+	case <-n.etcd.Server.StopNotify():
 		err = errors.New("it stopped before it was ready")
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	etcd.Close()
-	return nil, err
+	return fmt.Errorf("embedded: start etcd: %w", err)
 }
 
 // Client returns a client that talks to the node without a socket. The node
@@ -129,11 +154,12 @@ func (n *Node) Client() *clientv3.Client { return n.client }
 func (n *Node) Err() <-chan error { return n.etcd.Err() }
 
 // Compact drops the history below a revision from the store and waits until the
-// log has it; the space is freed in the background.
+// log has it; the space is freed in the background. A revision that is compacted
+// already is no error: another leader was first.
 func (n *Node) Compact(ctx context.Context, rev int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if _, err := n.client.Compact(ctx, rev); err != nil {
+	if _, err := n.client.Compact(ctx, rev); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("embedded: compact: %w", err)
 	}
 	return nil

@@ -19,14 +19,16 @@ type mark struct {
 	rev  int64
 }
 
-// KeepCompact drops history older than a minute every 10 s until ctx ends.
+// Upkeep runs until ctx ends. On the node that leads it drops history older than a
+// minute every 10 s and makes voters of learners that have caught up; on every
+// other it only remembers revisions, so that it can go on where the leader fails.
 // revision tells the engine's present revision. What goes wrong is logged and
 // tried again: the store grows meanwhile, nothing else suffers.
-func (n *Node) KeepCompact(ctx context.Context, revision func() int64, log *slog.Logger) {
+func (n *Node) Upkeep(ctx context.Context, revision func() int64, log *slog.Logger) {
 	tick := time.NewTicker(compactEvery)
 	defer tick.Stop()
 	var marks []mark
-	var done int64
+	var due, done int64
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,15 +36,24 @@ func (n *Node) KeepCompact(ctx context.Context, revision func() int64, log *slog
 		case now := <-tick.C:
 			marks = append(marks, mark{now, revision()})
 			var rev int64
-			if rev, marks = oldest(marks, now); rev <= done {
-				continue
+			if rev, marks = oldest(marks, now); rev > due {
+				due = rev
 			}
-			if err := n.Compact(ctx, rev); err != nil {
-				log.Warn("the store was not compacted", "revision", rev, "error", err)
-				continue
-			}
-			done = rev
 		}
+		if _, leads := n.Leader(); !leads {
+			continue
+		}
+		if err := n.Promote(ctx); err != nil {
+			log.Warn("a new member does not vote yet", "error", err)
+		}
+		if due <= done {
+			continue
+		}
+		if err := n.Compact(ctx, due); err != nil {
+			log.Warn("the store was not compacted", "revision", due, "error", err)
+			continue
+		}
+		done = due
 	}
 }
 
