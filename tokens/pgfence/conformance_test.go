@@ -25,16 +25,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// In exec mode pgx prepares nothing, as a pooler in transaction mode wants it.
-func TestConformance_ExecMode(t *testing.T) {
-	t.Parallel()
-	fencetest.Run(t, func(t *testing.T) fencetest.Harness[pgx.Tx] {
-		pool := installData(t)
-		exec := pgtest.NewPool(t, pool.Config().ConnString()+"&default_query_exec_mode=exec")
-		return harness{direct: pool, pool: exec, guard: pgfence.New(exec)}
-	})
-}
-
 // installData returns a pool on a fresh database whose table data is protected.
 func installData(t *testing.T) *pgxpool.Pool {
 	t.Helper()

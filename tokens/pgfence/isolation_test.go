@@ -1,7 +1,6 @@
 package pgfence_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -18,72 +17,62 @@ import (
 func TestGuard_IsolationLevels(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
-		afterWait := func(rc error) error {
-			if level == pgx.ReadCommitted {
-				return rc
-			}
-			return tokens.ErrRetryable
-		}
-		for _, tt := range []struct {
-			name   string
-			before tokens.Token // the fence, 0 for none
-			other  tokens.Token // what the transaction in the way has advanced to
-			commit bool         // how it ends
-			mine   tokens.Token
-			want   error
-		}{
-			{"older waits, newer commits", 4, 6, true, 5, afterWait(tokens.ErrStale)},
-			{"older waits, newer commits, first ever", 0, 6, true, 5, afterWait(tokens.ErrStale)},
-			{"older waits, newer rolls back", 4, 6, false, 5, nil},
-			{"older waits, newer rolls back, first ever", 0, 6, false, 5, nil},
-			{"newer waits, older commits", 4, 5, true, 6, afterWait(nil)},
-			{"newer waits, older commits, first ever", 0, 5, true, 6, afterWait(nil)},
-			{"equal waits, equal commits", 4, 6, true, 6, afterWait(tokens.ErrDuplicate)},
-		} {
-			t.Run(string(level)+"/"+tt.name, func(t *testing.T) {
-				t.Parallel()
-				pool := install(t)
-				if tt.before != 0 {
-					advance(t, pool, claim("a", tt.before, 0))
-				}
-				err := advanceBehind(t, pool, level, tt.other, tt.commit, tt.mine)
-				if !errors.Is(err, tt.want) {
-					t.Errorf("%v, want %v", err, tt.want)
-				}
-			})
-		}
-		t.Run(string(level)+"/snapshot before a committed advance", func(t *testing.T) {
+		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			pool := install(t)
-			for mine, rc := range map[tokens.Token]error{7: nil, 5: tokens.ErrStale} {
-				resource := "snapshot" + mine.String()
-				advance(t, pool, claim(resource, 4, 0))
-				tx := begin(t, pool, level)
-				mustExec(t, tx, "SELECT fence.peek('a')") // takes the snapshot
-				advance(t, pool, claim(resource, 6, 0))
-				_, err := pgfence.New(pool).Advance(t.Context(), tx, claim(resource, mine, 0))
-				if want := afterWait(rc); !errors.Is(err, want) {
-					t.Errorf("token %d: %v, want %v", mine, err, want)
+			afterWait := func(rc error) error {
+				if level == pgx.ReadCommitted {
+					return rc
 				}
-				_ = tx.Rollback(t.Context())
+				return tokens.ErrRetryable
+			}
+			for _, tt := range []struct {
+				name   string
+				before tokens.Token // the fence, 0 for none
+				other  tokens.Token // what the transaction in the way has advanced to
+				commit bool         // how it ends
+				mine   tokens.Token
+				want   error
+			}{
+				{"older waits, newer commits", 4, 6, true, 5, afterWait(tokens.ErrStale)},
+				{"older waits, newer commits, first ever", 0, 6, true, 5, afterWait(tokens.ErrStale)},
+				{"older waits, newer rolls back", 4, 6, false, 5, nil},
+				{"older waits, newer rolls back, first ever", 0, 6, false, 5, nil},
+				{"newer waits, older commits", 4, 5, true, 6, afterWait(nil)},
+				{"newer waits, older commits, first ever", 0, 5, true, 6, afterWait(nil)},
+				{"equal waits, equal commits", 4, 6, true, 6, afterWait(tokens.ErrDuplicate)},
+			} {
+				if tt.before != 0 {
+					advance(t, pool, claim(tt.name, tt.before, 0))
+				}
+				other, mine := claim(tt.name, tt.other, 0), claim(tt.name, tt.mine, 0)
+				if err := advanceBehind(t, pool, level, other, tt.commit, mine); !errors.Is(err, tt.want) {
+					t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+				}
+			}
+			for mine, rc := range map[tokens.Token]error{7: nil, 5: tokens.ErrStale} {
+				err := advanceInOldSnapshot(t, pool, level, claim("snapshot"+mine.String(), mine, 0))
+				if want := afterWait(rc); !errors.Is(err, want) {
+					t.Errorf("snapshot before a committed 6, token %d: %v, want %v", mine, err, want)
+				}
 			}
 		})
 	}
 }
 
-// advanceBehind advances "a" in a transaction of level that waits for another,
-// and returns its answer or that of its COMMIT.
-func advanceBehind(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, other tokens.Token, commit bool, mine tokens.Token) error {
+// advanceBehind advances mine in a transaction of level that waits for another,
+// which has advanced other, and returns its answer or that of its COMMIT.
+func advanceBehind(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, other tokens.Claim, commit bool, mine tokens.Claim) error {
 	t.Helper()
 	guard := pgfence.New(pool)
 	inTheWay := begin(t, pool, pgx.ReadCommitted)
-	if _, err := guard.Advance(t.Context(), inTheWay, claim("a", other, 0)); err != nil {
+	if _, err := guard.Advance(t.Context(), inTheWay, other); err != nil {
 		t.Fatal(err)
 	}
 	tx := begin(t, pool, level)
 	answer := make(chan error, 1)
 	go func() {
-		_, err := guard.Advance(t.Context(), tx, claim("a", mine, 0))
+		_, err := guard.Advance(t.Context(), tx, mine)
 		if err == nil {
 			err = pgfence.Commit(t.Context(), tx)
 		}
@@ -94,10 +83,25 @@ func advanceBehind(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, other
 	if commit {
 		end = inTheWay.Commit
 	}
-	if err := end(context.WithoutCancel(t.Context())); err != nil {
+	if err := end(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return <-answer
+	err := <-answer
+	_ = tx.Rollback(t.Context())
+	return err
+}
+
+// advanceInOldSnapshot advances mine in a transaction that has taken its snapshot
+// before another advanced the resource from 4 to 6 and committed.
+func advanceInOldSnapshot(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, mine tokens.Claim) error {
+	t.Helper()
+	advance(t, pool, claim(mine.Resource, 4, 0))
+	tx := begin(t, pool, level)
+	mustExec(t, tx, "SELECT fence.peek('a')")
+	advance(t, pool, claim(mine.Resource, 6, 0))
+	_, err := pgfence.New(pool).Advance(t.Context(), tx, mine)
+	_ = tx.Rollback(t.Context())
+	return err
 }
 
 // Guard and write in one round trip. Case 15 for pipelines: a refusal undoes what
