@@ -90,20 +90,20 @@ func (c *Cluster) stopAll() {
 // Start starts a member that is stopped. It does not wait for a quorum.
 func (c *Cluster) Start(i int) {
 	c.t.Helper()
-	if err := c.TryStart(i); err != nil {
+	node, err := embedded.Start(context.Background(), c.Config(i))
+	if err != nil {
 		c.t.Fatalf("start member %d: %v", i, err)
 	}
+	c.members[i].node = node
 }
 
-// TryStart is Start that returns the error.
-func (c *Cluster) TryStart(i int) error {
+// Config is what a member is started with.
+func (c *Cluster) Config(i int) embedded.Config {
 	m := c.members[i]
-	node, err := embedded.Start(context.Background(), embedded.Config{
+	return embedded.Config{
 		Dir: m.dir, NoSync: true,
 		Cluster: &embedded.Cluster{Name: m.name, Initial: c.initial, Listen: m.listen},
-	})
-	m.node = node
-	return err
+	}
 }
 
 // WaitReady waits until a member serves.
@@ -131,12 +131,6 @@ func (c *Cluster) Stop(i int) {
 
 // Node returns a running member.
 func (c *Cluster) Node(i int) *embedded.Node { return c.members[i].node }
-
-// Dir returns the data directory of a member.
-func (c *Cluster) Dir(i int) string { return c.members[i].dir }
-
-// Initial returns the list of members as a new member needs it.
-func (c *Cluster) Initial() string { return c.initial }
 
 // Isolate cuts a member off from all others, both ways, without a reset of what is
 // under way in it. [Cluster.Heal] ends it.

@@ -3,6 +3,8 @@ package embedded_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,7 +14,16 @@ import (
 	"github.com/fenced/fenced/lockserver/embedded"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("MEMBER_DIR") != "" {
+		if err := startMember(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func mustStart(t *testing.T, dir string) *embedded.Node {
 	t.Helper()
