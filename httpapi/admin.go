@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -68,7 +69,12 @@ func (s admin) wireStatus(st *lockserver.Status) *wire.Status {
 	}
 }
 
-func (s admin) raiseFloor(ctx context.Context, _ *call, in *wire.FloorRequest) (*wire.Floor, error) {
+// raiseFloor ends every hold, so it needs the role over every lock.
+func (s admin) raiseFloor(ctx context.Context, c *call, in *wire.FloorRequest) (*wire.Floor, error) {
+	c.record.token = in.Above
+	if err := c.permitPrefix(keys.Admin, ""); err != nil {
+		return nil, err
+	}
 	base, err := s.engine.RaiseFloor(ctx, in.Above)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/fenced/fenced/httpapi/internal/strictjson"
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/lockserver"
 )
@@ -40,6 +41,9 @@ type call struct {
 	query url.Values
 	// status overrides the operation's where it is not 0.
 	status int
+	// key is nil where there are no keys, and where none is needed.
+	key    *keys.Key
+	record record
 }
 
 // handle adds an operation whose request body is an In and whose answer is an

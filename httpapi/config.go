@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fenced/fenced/httpapi/keys"
 )
 
 // Config says what to serve. The zero value of each field but Engine is usable.
@@ -19,6 +23,15 @@ type Config struct {
 	// or IP addresses, with or without a port. One without a port allows every
 	// port.
 	PublicHosts []string
+	// Keys are the API keys; nil lets everybody who can connect do everything.
+	Keys *keys.Store
+	// Audit gets one line for each call that changes something or is refused to:
+	// who, what, lock, token, result. Its handler must escape values, as those of
+	// log/slog do. Nil means none.
+	Audit *slog.Logger
+	// Registry gets the metrics of the service, and is what GET /metrics shows; it
+	// may hold others too. Defaults to a new one.
+	Registry *prometheus.Registry
 	// Logger gets faults of the server, once each. Defaults to [slog.Default].
 	Logger *slog.Logger
 	// AccessLog gets one line a request. Nil means none.
@@ -33,6 +46,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Mode == "" {
 		c.Mode = "embedded"
+	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -53,6 +54,9 @@ func (s events) routes(a *api) {
 func (s events) stream(c *call) error {
 	prefix, err := c.prefix()
 	if err != nil {
+		return err
+	}
+	if err := c.permitPrefix(keys.Read, prefix); err != nil {
 		return err
 	}
 	after, err := parseLastEventID(c.r.Header)

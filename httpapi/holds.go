@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -16,7 +17,10 @@ import (
 const takeBackTimeout = 5 * time.Second
 
 // holds serves /v1/holds.
-type holds struct{ engine HoldService }
+type holds struct {
+	engine HoldService
+	quotas *quotas
+}
 
 func (s holds) routes(a *api) {
 	handle(a, acquireOp, s.acquire)
@@ -28,10 +32,54 @@ func (s holds) routes(a *api) {
 // acquire answers 201 with a held hold, or 202 with a queued one whose place is
 // kept.
 func (s holds) acquire(ctx context.Context, c *call, in *wire.AcquireRequest) (*wire.Hold, error) {
+	c.record.lock = in.Lock
 	req, err := acquireRequest(c.r.Header, in)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.permit(keys.Lock, req.Lock); err != nil {
+		return nil, err
+	}
+	hold, err := s.withinQuota(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	c.w.Header()["Location"] = []string{"/v1/holds/" + hold.ID}
+	if hold.State == lockserver.Queued {
+		c.status = http.StatusAccepted
+	}
+	return answerHold(c, hold), nil
+}
+
+// withinQuota acquires with room for one more hold and one more waiter of the key.
+func (s holds) withinQuota(ctx context.Context, c *call, req lockserver.AcquireRequest) (hold *lockserver.Hold, err error) {
+	waited, err := s.quotas.wait(c.key, req.Wait)
+	if err != nil {
+		return nil, err
+	}
+	defer waited()
+	took, err := s.quotas.hold(ctx, c.key, attempt(req))
+	if err != nil {
+		return nil, err
+	}
+	id := ""
+	defer func() { took(id) }()
+	if hold, err = s.granted(ctx, c, req); err == nil {
+		id = hold.ID
+	}
+	return hold, err
+}
+
+// attempt is what the idempotency key names: it is one attempt for one lock.
+func attempt(req lockserver.AcquireRequest) string {
+	if req.IdempotencyKey == "" {
+		return ""
+	}
+	return req.IdempotencyKey + " " + req.Lock
+}
+
+// granted acquires, and takes the grant back where the client has left.
+func (s holds) granted(ctx context.Context, c *call, req lockserver.AcquireRequest) (*lockserver.Hold, error) {
 	c.allowFor(req.Wait)
 	hold, err := s.engine.Acquire(ctx, req)
 	if err != nil {
@@ -40,11 +88,7 @@ func (s holds) acquire(ctx context.Context, c *call, in *wire.AcquireRequest) (*
 	if ctx.Err() != nil || req.Wait > 0 && peerLeft(ctx) {
 		return nil, s.takeBack(ctx, req, hold)
 	}
-	c.w.Header()["Location"] = []string{"/v1/holds/" + hold.ID}
-	if hold.State == lockserver.Queued {
-		c.status = http.StatusAccepted
-	}
-	return answerHold(c, hold), nil
+	return hold, nil
 }
 
 // takeBack gives up a hold that nobody was told of. One with an idempotency key
@@ -102,6 +146,11 @@ func (s holds) get(ctx context.Context, c *call, _ *none) (*wire.Hold, error) {
 	if !here {
 		return found(c)(s.engine.Hold(ctx, c.path("hold")))
 	}
+	waited, err := s.quotas.wait(c.key, wait)
+	if err != nil {
+		return nil, err
+	}
+	defer waited()
 	c.allowFor(wait)
 	return found(c)(s.engine.AwaitHold(ctx, c.path("hold"), wait))
 }
@@ -111,7 +160,13 @@ func (s holds) renew(ctx context.Context, c *call, _ *none) (*wire.Hold, error) 
 }
 
 func (s holds) release(ctx context.Context, c *call, _ *none) (*none, error) {
-	return nil, s.engine.Release(ctx, c.path("hold"))
+	id := c.path("hold")
+	c.record.ref = refOf(id)
+	err := s.engine.Release(ctx, id)
+	if err == nil || apierr.CodeOf(err) == apierr.HoldGone {
+		s.quotas.ended(c.key, id)
+	}
+	return nil, err
 }
 
 // found turns what the engine returns into an answer.
@@ -126,6 +181,7 @@ func found(c *call) func(*lockserver.Hold, error) (*wire.Hold, error) {
 
 // answerHold sets the headers that go with a hold.
 func answerHold(c *call, hold *lockserver.Hold) *wire.Hold {
+	c.record.ref, c.record.token = hold.Ref, hold.Token
 	if hold.Token.Valid() {
 		c.w.Header()[tokens.Header] = []string{hold.Token.String()}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -25,6 +26,9 @@ func (s locks) list(ctx context.Context, c *call, _ *none) (*wire.LockList, erro
 	q := lockserver.LocksQuery{}
 	var err error
 	if q.Prefix, err = c.prefix(); err != nil {
+		return nil, err
+	}
+	if err = c.permitPrefix(keys.Read, q.Prefix); err != nil {
 		return nil, err
 	}
 	if q.Limit, err = c.number("limit", lockserver.MaxLocksPerPage); err != nil {
@@ -77,6 +81,9 @@ func (s locks) get(ctx context.Context, c *call, _ *none) (*wire.Lock, error) {
 	if err := lockserver.ValidateLock(name); err != nil {
 		return nil, queryError("name", err)
 	}
+	if err := c.permit(keys.Read, name); err != nil {
+		return nil, err
+	}
 	info, err := s.engine.Lock(ctx, name)
 	if err != nil {
 		return nil, err
@@ -108,17 +115,14 @@ func (e *checkError) Code() apierr.Code {
 	return apierr.TokenNotValid
 }
 
-func (s locks) check(ctx context.Context, _ *call, in *[]wire.CheckItem) (*wire.CheckList, error) {
+func (s locks) check(ctx context.Context, c *call, in *[]wire.CheckItem) (*wire.CheckList, error) {
 	if len(*in) == 0 {
 		return nil, apierr.Bounds("body", "a list of 1 to 1000 items")
 	}
 	pairs := make([]lockserver.Pair, len(*in))
 	for i, item := range *in {
-		if err := lockserver.ValidateLock(item.Lock); err != nil {
-			return nil, queryError(fmt.Sprintf("[%d].lock", i), err)
-		}
-		if !item.Token.Valid() {
-			return nil, apierr.Bounds(fmt.Sprintf("[%d].token", i), "given")
+		if err := checkItem(c, i, item); err != nil {
+			return nil, err
 		}
 		pairs[i] = lockserver.Pair{Lock: item.Lock, Token: item.Token}
 	}
@@ -127,6 +131,16 @@ func (s locks) check(ctx context.Context, _ *call, in *[]wire.CheckItem) (*wire.
 		return nil, err
 	}
 	return checked(verdicts)
+}
+
+func checkItem(c *call, i int, item wire.CheckItem) error {
+	if err := lockserver.ValidateLock(item.Lock); err != nil {
+		return queryError(fmt.Sprintf("[%d].lock", i), err)
+	}
+	if !item.Token.Valid() {
+		return apierr.Bounds(fmt.Sprintf("[%d].token", i), "given")
+	}
+	return c.permit(keys.Read, item.Lock)
 }
 
 // checked is the list where all are valid, a *checkError elsewhere.
@@ -142,14 +156,19 @@ func checked(verdicts []lockserver.CheckResult) (*wire.CheckList, error) {
 	return &wire.CheckList{Results: results}, nil
 }
 
-func (s locks) breakHold(ctx context.Context, _ *call, in *wire.BreakRequest) (*wire.Ended, error) {
+func (s locks) breakHold(ctx context.Context, c *call, in *wire.BreakRequest) (*wire.Ended, error) {
+	c.record.lock, c.record.token, c.record.reason = in.Lock, in.Token, in.Reason
 	if !in.Token.Valid() {
 		return nil, apierr.Bounds("token", "given: the token of the holder to break")
 	}
-	ended, err := s.engine.Break(ctx, lockserver.BreakRequest{Lock: in.Lock, Token: in.Token, Reason: in.Reason})
+	if err := c.permit(keys.Admin, in.Lock); err != nil {
+		return nil, err
+	}
+	ended, err := s.engine.Break(ctx, lockserver.BreakRequest{Lock: in.Lock, Token: in.Token, Reason: in.Reason, By: c.who()})
 	if err != nil {
 		return nil, err
 	}
+	c.record.ref = ended.Ref
 	out := wireEnded(ended)
 	return &out, nil
 }

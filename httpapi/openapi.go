@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/tokens"
@@ -28,6 +29,10 @@ type operation struct {
 	headers []param // headers that the request may have
 	// waits marks a GET that may stay open; HEAD does not know it.
 	waits bool
+	// role is what a key needs over some lock; 0 leaves the call open to all.
+	role keys.Role
+	// audited marks what changes something.
+	audited bool
 
 	status  int // of the good answer
 	also    int // another good status with the same body, or 0
@@ -38,6 +43,14 @@ type operation struct {
 
 	maxBody int64        // 0 means [maxBody]
 	in, out reflect.Type // set by handle
+}
+
+// name is what metrics call the operation.
+func (op operation) name() string {
+	if op.id != "" {
+		return op.id
+	}
+	return op.path
 }
 
 // param is a value in a query or a header.
@@ -54,6 +67,9 @@ func (op operation) bodyLimit() int64 {
 	return maxBody
 }
 
+// keyScheme names the API key in the document.
+const keyScheme = "apiKey"
+
 const schemaPrefix = "#/components/schemas/"
 
 func newDocument(version string) *huma.OpenAPI {
@@ -67,8 +83,14 @@ func newDocument(version string) *huma.OpenAPI {
 			Description: documentText,
 			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
-		Tags:       documentTags,
-		Components: &huma.Components{Schemas: schemas, Examples: map[string]*huma.Example{}},
+		Tags: documentTags,
+		Components: &huma.Components{
+			Schemas:  schemas,
+			Examples: map[string]*huma.Example{},
+			SecuritySchemes: map[string]*huma.SecurityScheme{keyScheme: {
+				Type: "http", Scheme: "bearer", Description: "An API key, where the server has keys",
+			}},
+		},
 	}
 }
 
@@ -97,6 +119,10 @@ func (a *api) document(op operation) {
 		doc.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/json": {Schema: a.schema(op.in), Example: op.example},
 		}}
+	}
+	if op.role != 0 {
+		doc.Security = []map[string][]string{{keyScheme: {}}, {}}
+		doc.Description = strings.TrimSpace(doc.Description + fmt.Sprintf("\n\nWhere the server has API keys, the key needs the role `%s`.", op.role))
 	}
 	for _, status := range []int{op.status, op.also} {
 		if status != 0 {
@@ -204,8 +230,8 @@ func requestName(t reflect.Type) string {
 // allCodes are the codes of op and those that every such operation can answer.
 func (op operation) allCodes() []apierr.Code {
 	codes := append([]apierr.Code{apierr.Misdirected, apierr.Internal, apierr.Malformed, apierr.OutOfBounds}, op.codes...)
-	if op.method != http.MethodGet {
-		codes = append(codes, apierr.Forbidden)
+	if op.role != 0 {
+		codes = append(codes, apierr.Unauthorized, apierr.Forbidden, apierr.Quota)
 	}
 	if op.hasBody() {
 		codes = append(codes, apierr.TooLarge, apierr.UnsupportedMediaType)

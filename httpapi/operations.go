@@ -5,6 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -59,6 +60,7 @@ func with(codes []apierr.Code, more ...apierr.Code) []apierr.Code {
 
 var acquireOp = operation{
 	method: http.MethodPost, path: "/v1/holds", id: "acquireHold", tag: tagHolds,
+	role: keys.Lock, audited: true,
 	summary: "Acquire a lock",
 	text:    "Tries once, or queues for up to `wait`. 201: the lock is held. 202: the wait is over and the place is kept (only with `keep_place`); ask for the hold with `wait` to go on. An Idempotency-Key makes the call safe to repeat: it names one attempt, so make a fresh one for every acquire and never derive it from the work.",
 	headers: []param{{name: wire.IdempotencyKey, text: "A UUID or 32 hex digits, fresh for every attempt", example: "9f1c8c3e0a9b4d6f8e2b7a5d4c3b2a19"}},
@@ -70,6 +72,7 @@ var acquireOp = operation{
 
 var getHoldOp = operation{
 	method: http.MethodGet, path: "/v1/holds/{hold}", id: "getHold", tag: tagHolds,
+	role:    keys.Lock,
 	summary: "See a hold, or wait for it",
 	text:    "Without `wait` it changes nothing. With it, it means \"I am here\": it keeps the place while queued, renews when held, and answers at the grant.",
 	query:   []param{waitParam}, waits: true,
@@ -79,6 +82,7 @@ var getHoldOp = operation{
 
 var renewHoldOp = operation{
 	method: http.MethodPost, path: "/v1/holds/{hold}/renew", id: "renewHold", tag: tagHolds,
+	role:    keys.Lock,
 	summary: "Renew a hold",
 	text:    "Starts its TTL anew, counted from the sending of this request. Never brings back a hold that has ended.",
 	status:  http.StatusOK, answers: []param{tokenHeader},
@@ -87,6 +91,7 @@ var renewHoldOp = operation{
 
 var releaseHoldOp = operation{
 	method: http.MethodDelete, path: "/v1/holds/{hold}", id: "releaseHold", tag: tagHolds,
+	role: keys.Lock, audited: true,
 	summary: "Release a hold, or leave the queue",
 	text:    "Also 204 when it was released before, so that it is safe to repeat.",
 	status:  http.StatusNoContent,
@@ -95,6 +100,7 @@ var releaseHoldOp = operation{
 
 var createSessionOp = operation{
 	method: http.MethodPost, path: "/v1/sessions", id: "createSession", tag: tagSessions,
+	role: keys.Lock, audited: true,
 	summary: "Make a session",
 	text:    "A session is one lease that the holds of one process share: one renewal keeps up to 1000 holds, and when it ends, they end.",
 	status:  http.StatusCreated, answers: []param{location},
@@ -104,6 +110,7 @@ var createSessionOp = operation{
 
 var listSessionsOp = operation{
 	method: http.MethodGet, path: "/v1/sessions", id: "listSessions", tag: tagSessions,
+	role:    keys.Read,
 	summary: "List sessions",
 	text:    "Public names only, never secret ids.",
 	status:  http.StatusOK, codes: readCodes,
@@ -111,6 +118,7 @@ var listSessionsOp = operation{
 
 var getSessionOp = operation{
 	method: http.MethodGet, path: "/v1/sessions/{session}", id: "getSession", tag: tagSessions,
+	role:    keys.Lock,
 	summary: "See a session, or wait for its next change",
 	text:    "With `wait` it answers at the next change of the session or of its holds. It does not renew.",
 	query:   []param{waitParam}, waits: true,
@@ -119,6 +127,7 @@ var getSessionOp = operation{
 
 var renewSessionOp = operation{
 	method: http.MethodPost, path: "/v1/sessions/{session}/renew", id: "renewSession", tag: tagSessions,
+	role:    keys.Lock,
 	summary: "Renew a session",
 	text:    "Answers the refs of its live holds. A hold whose own revision is at or below the answer's and that is missing in `live` has ended.",
 	status:  http.StatusOK, codes: with(writeCodes, apierr.SessionGone),
@@ -126,6 +135,7 @@ var renewSessionOp = operation{
 
 var endSessionOp = operation{
 	method: http.MethodDelete, path: "/v1/sessions/{session}", id: "endSession", tag: tagSessions,
+	role: keys.Lock, audited: true,
 	summary: "End a session",
 	text:    "Releases its holds. Also 204 when it was ended before.",
 	status:  http.StatusNoContent, codes: with(writeCodes, apierr.SessionGone),
@@ -133,6 +143,7 @@ var endSessionOp = operation{
 
 var listLocksOp = operation{
 	method: http.MethodGet, path: "/v1/locks", id: "listLocks", tag: tagLocks,
+	role:    keys.Read,
 	summary: "List the locks in use",
 	text:    "In the order of their names' bytes, page by page. A page is right for its revision; locks may come and go between pages, and none that stays is left out or shown twice.",
 	query: []param{
@@ -145,6 +156,7 @@ var listLocksOp = operation{
 
 var getLockOp = operation{
 	method: http.MethodGet, path: "/v1/lock", id: "getLock", tag: tagLocks,
+	role:    keys.Read,
 	summary: "See one lock",
 	text:    "Its holder, its queue, and how its last grants ended. A lock that nobody has used is free.",
 	query:   []param{{name: "name", text: "Name of the lock, percent-encoded", example: "orders/42", required: true}},
@@ -153,6 +165,7 @@ var getLockOp = operation{
 
 var checkOp = operation{
 	method: http.MethodPost, path: "/v1/check", id: "checkTokens", tag: tagLocks,
+	role:    keys.Read,
 	summary: "Check tokens against live holds",
 	text:    "200 where every token is the one of a live holder, else 412 with all verdicts in `results`. A moment's truth: it proves nothing about a write that comes later, which only a guard in the store protects.",
 	status:  http.StatusOK, maxBody: 1 << 20,
@@ -162,6 +175,7 @@ var checkOp = operation{
 
 var breakOp = operation{
 	method: http.MethodPost, path: "/v1/break", id: "breakHold", tag: tagAdmin,
+	role: keys.Admin, audited: true,
 	summary: "Break a hold",
 	text:    "Ends a hold against its owner's will. The token is the one that was seen, so that a newcomer is never hit. The owner is not stopped: its writes are refused once a higher token has reached the store.",
 	status:  http.StatusOK,
@@ -171,6 +185,7 @@ var breakOp = operation{
 
 var eventsOp = operation{
 	method: http.MethodGet, path: "/v1/events", id: "streamEvents", tag: tagLocks,
+	role:    keys.Read,
 	summary: "Follow what happens to holds",
 	text:    "Server-sent events named queued, granted, released, expired, broken, cancelled and unknown, each with an Event as data. Ids are `<revision>.<index>`, equal on all servers: send the last one as Last-Event-ID to resume, on any server. `resync` means that events were lost: list the locks again. A comment comes at least every 10 s.",
 	query:   []param{prefixParam}, waits: true,
@@ -180,11 +195,13 @@ var eventsOp = operation{
 
 var statusOp = operation{
 	method: http.MethodGet, path: "/v1/status", id: "getStatus", tag: tagServer,
+	role:    keys.Read,
 	summary: "Describe this server", status: http.StatusOK, codes: readCodes,
 }
 
 var raiseFloorOp = operation{
 	method: http.MethodPost, path: "/v1/floor", id: "raiseFloor", tag: tagAdmin,
+	role: keys.Admin, audited: true,
 	summary: "Raise the token floor",
 	text:    "After a restore: ends all holds and sessions, and makes every token to come higher than `above` and than all that this server knows of.",
 	status:  http.StatusOK, example: wire.FloorRequest{Above: 7341},

@@ -31,6 +31,9 @@ func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	p.RequestID = rec.id
 	rec.code = p.Code
+	if p.Code == apierr.Unauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	if after := retryAfter(p.Code, err); after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
 	}

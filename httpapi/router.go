@@ -1,12 +1,16 @@
 package httpapi
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 )
 
@@ -16,6 +20,11 @@ type api struct {
 	doc    *huma.OpenAPI
 	// requests names the components that are request bodies.
 	requests map[string]bool
+
+	keys    *keys.Store
+	quotas  *quotas
+	audit   *slog.Logger
+	metrics *metrics
 }
 
 // New returns the handler of the whole service. It starts nothing and does no
@@ -25,7 +34,10 @@ func New(cfg Config) (http.Handler, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	a := newAPI(cfg)
+	a, err := newAPI(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if err := a.serveDocument(); err != nil {
 		return nil, err
 	}
@@ -34,39 +46,72 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 // newAPI has every route and every operation of the document.
-func newAPI(cfg Config) *api {
-	a := &api{router: chi.NewRouter(), doc: newDocument(cfg.Version), requests: map[string]bool{}}
+func newAPI(cfg Config) (*api, error) {
+	m, err := newMetrics(cfg.Registry, cfg.Engine)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi config: Registry: %w", err)
+	}
+	a := &api{
+		router: chi.NewRouter(), doc: newDocument(cfg.Version), requests: map[string]bool{},
+		keys: cfg.Keys, quotas: newQuotas(cfg.Engine), audit: cfg.Audit, metrics: m,
+	}
 	a.router.NotFound(a.notFound)
 	a.router.MethodNotAllowed(a.methodNotAllowed)
 
-	holds{cfg.Engine}.routes(a)
-	sessions{cfg.Engine}.routes(a)
+	holds{cfg.Engine, a.quotas}.routes(a)
+	sessions{cfg.Engine, a.quotas}.routes(a)
 	locks{cfg.Engine}.routes(a)
 	admin{engine: cfg.Engine, version: cfg.Version, mode: cfg.Mode}.routes(a)
 	newEvents(cfg.Engine).routes(a)
+	a.serveMetrics(cfg.Registry, cfg.Logger)
 	a.mendSchemas()
-	return a
+	return a, nil
 }
 
-// route adds one operation: to the router, and to the document unless it is
-// hidden. HEAD comes with every GET that answers at once.
+// route adds one operation: to the router, and to the document unless it has no
+// id. HEAD comes with every GET that answers at once.
 func (a *api) route(op operation, h func(*call) error) {
 	a.document(op)
-	serve := func(w http.ResponseWriter, r *http.Request) {
-		recorderOf(w).route = op.path
-		c := call{w: w, r: r}
-		err := c.parseQuery(op.query)
-		if err == nil {
-			err = h(&c)
-		}
-		if err != nil {
-			writeProblem(w, r, err)
-		}
-	}
+	serve := a.serve(op, h)
 	a.router.MethodFunc(op.method, op.path, serve)
 	if op.method == http.MethodGet && !op.waits {
 		a.router.MethodFunc(http.MethodHead, op.path, serve)
 	}
+}
+
+// serve is how every request of op goes.
+func (a *api) serve(op operation, h func(*call) error) http.HandlerFunc {
+	meter := a.metrics.of(&op)
+	return func(w http.ResponseWriter, r *http.Request) {
+		recorderOf(w).route = op.path
+		c := call{w: w, r: r}
+		outcome, end := errPanicked, meter.begin()
+		defer func() { end(outcome) }()
+		err := a.admit(&c, &op)
+		if err == nil {
+			err = h(&c)
+		}
+		outcome = err
+		a.auditLine(&op, &c, err)
+		if err != nil {
+			writeProblem(w, r, err)
+		}
+	}
+}
+
+// errPanicked is the outcome of a handler that did not return.
+var errPanicked = errors.New("handler panicked")
+
+// admit lets a request pass to its handler: a known key with the role, within its
+// rate, and a query that can be read.
+func (a *api) admit(c *call, op *operation) error {
+	if err := a.authenticate(c, op.role); err != nil {
+		return err
+	}
+	if err := a.quotas.request(c.key); err != nil {
+		return err
+	}
+	return c.parseQuery(op.query)
 }
 
 func (a *api) notFound(w http.ResponseWriter, r *http.Request) {

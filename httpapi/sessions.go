@@ -8,7 +8,10 @@ import (
 )
 
 // sessions serves /v1/sessions.
-type sessions struct{ engine SessionService }
+type sessions struct {
+	engine SessionService
+	quotas *quotas
+}
 
 func (s sessions) routes(a *api) {
 	handle(a, createSessionOp, s.create)
@@ -30,6 +33,7 @@ func (s sessions) create(ctx context.Context, c *call, in *wire.SessionRequest) 
 	if err != nil {
 		return nil, err
 	}
+	c.record.ref = session.Ref
 	c.w.Header()["Location"] = []string{"/v1/sessions/" + session.ID}
 	return wireSession(session), nil
 }
@@ -56,6 +60,11 @@ func (s sessions) get(ctx context.Context, c *call, _ *none) (*wire.Session, err
 	if !given {
 		return foundSession(s.engine.Session(ctx, c.path("session")))
 	}
+	waited, err := s.quotas.wait(c.key, wait)
+	if err != nil {
+		return nil, err
+	}
+	defer waited()
 	c.allowFor(wait)
 	return foundSession(s.engine.AwaitSession(ctx, c.path("session"), wait))
 }
@@ -65,7 +74,9 @@ func (s sessions) renew(ctx context.Context, c *call, _ *none) (*wire.Session, e
 }
 
 func (s sessions) end(ctx context.Context, c *call, _ *none) (*none, error) {
-	return nil, s.engine.EndSession(ctx, c.path("session"))
+	id := c.path("session")
+	c.record.ref = refOf(id)
+	return nil, s.engine.EndSession(ctx, id)
 }
 
 func foundSession(session *lockserver.Session, err error) (*wire.Session, error) {

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/apierr"
+)
+
+// authenticate finds the key of the request and demands that it has the
+// operation's role over some lock; over which, its handler asks with permit.
+// Without a key file everybody may do everything.
+func (a *api) authenticate(c *call, need keys.Role) error {
+	if a.keys == nil || need == 0 {
+		return nil
+	}
+	text, ok := bearer(c.r.Header)
+	if !ok {
+		return apierr.New(apierr.Unauthorized, "give an API key; with curl: -H 'Authorization: Bearer fk_...'")
+	}
+	key := a.keys.Lookup(text)
+	if key == nil {
+		return apierr.New(apierr.Unauthorized, "the API key is not known")
+	}
+	c.key = key
+	if !key.Has(need) {
+		return apierr.New(apierr.Forbidden, "this call needs a key with the role %s", need)
+	}
+	return nil
+}
+
+// bearer returns the key of the Authorization header.
+func bearer(h http.Header) (string, bool) {
+	values := h["Authorization"]
+	if len(values) != 1 {
+		return "", false
+	}
+	scheme, text, ok := strings.Cut(values[0], " ")
+	return text, ok && strings.EqualFold(scheme, "Bearer")
+}
+
+// permit demands the role over the lock of that name.
+func (c *call) permit(role keys.Role, lock string) error {
+	if c.key == nil || c.key.Allows(role, lock) {
+		return nil
+	}
+	return apierr.New(apierr.Forbidden, "the key has not the role %s over this lock", role)
+}
+
+// permitPrefix demands the role over all locks whose names start with prefix.
+func (c *call) permitPrefix(role keys.Role, prefix string) error {
+	if c.key == nil || c.key.AllowsAll(role, prefix) {
+		return nil
+	}
+	return apierr.New(apierr.Forbidden, "the key has not the role %s over all locks that the call concerns; give a prefix that it has", role)
+}
+
+// who names the caller for the record; "" where there are no keys.
+func (c *call) who() string {
+	if c.key == nil {
+		return ""
+	}
+	return c.key.Name
+}

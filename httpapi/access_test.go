@@ -1,0 +1,389 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fenced/fenced/httpapi"
+	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/etcdtest"
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/lockserver"
+	"github.com/fenced/fenced/tokens"
+)
+
+// keyring is a key file of a test.
+type keyring struct {
+	t    *testing.T
+	path string
+}
+
+func newKeyring(t *testing.T) keyring {
+	return keyring{t, filepath.Join(t.TempDir(), "keys.json")}
+}
+
+// add makes a key with one grant and returns what its owner presents.
+func (r keyring) add(name string, role keys.Role, prefix string, quota keys.Quota) string {
+	r.t.Helper()
+	text, k, err := keys.Generate(name, []keys.Grant{{Role: role, Prefixes: []string{prefix}}}, quota)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := keys.Add(r.path, k); err != nil {
+		r.t.Fatal(err)
+	}
+	return text
+}
+
+func (r keyring) open() *keys.Store {
+	r.t.Helper()
+	store, err := keys.Open(r.path, quiet())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return store
+}
+
+// agreeable is an engine that says yes to everything.
+func agreeable() *fakeEngine {
+	hold := heldHold(lockserver.AcquireRequest{Lock: "orders/1", Owner: "w"})
+	session := &lockserver.Session{ID: "s", Ref: "r"}
+	return &fakeEngine{
+		acquire:  func(context.Context, lockserver.AcquireRequest) (*lockserver.Hold, error) { return hold, nil },
+		hold:     func(context.Context, string) (*lockserver.Hold, error) { return hold, nil },
+		renew:    func(context.Context, string) (*lockserver.Hold, error) { return hold, nil },
+		release:  func(context.Context, string) error { return nil },
+		session:  func(context.Context, string) (*lockserver.Session, error) { return session, nil },
+		create:   func(context.Context, string, time.Duration) (*lockserver.Session, error) { return session, nil },
+		sessions: func(context.Context) ([]lockserver.Session, error) { return nil, nil },
+		lock:     func(context.Context, string) (*lockserver.LockInfo, error) { return &lockserver.LockInfo{}, nil },
+		locks: func(context.Context, lockserver.LocksQuery) (*lockserver.LockPage, error) {
+			return &lockserver.LockPage{}, nil
+		},
+		check: func(context.Context, []lockserver.Pair) ([]lockserver.CheckResult, error) { return nil, nil },
+		breakHold: func(context.Context, lockserver.BreakRequest) (*lockserver.Ended, error) {
+			return &lockserver.Ended{Token: 1}, nil
+		},
+		ready:      func() error { return nil },
+		status:     func(context.Context) (lockserver.Status, error) { return lockserver.Status{}, nil },
+		raiseFloor: func(context.Context, tokens.Token) (int64, error) { return 1, nil },
+	}
+}
+
+// Who may call what: none, a key that is not known, read and lock over "orders/",
+// admin over "orders/", and admin over all.
+func TestKeys_access(t *testing.T) {
+	t.Parallel()
+	ring := newKeyring(t)
+	callers := []string{
+		"", "fk_aaaaaaaaaa_" + strings.Repeat("a", 52),
+		ring.add("read", keys.Read, "orders/", keys.Quota{}), ring.add("lock", keys.Lock, "orders/", keys.Quota{}),
+		ring.add("admin", keys.Admin, "orders/", keys.Quota{}), ring.add("root", keys.Admin, "", keys.Quota{}),
+	}
+	handler, err := httpapi.New(httpapi.Config{Engine: agreeable(), Keys: ring.open(), Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method, target, body string
+		want                 [6]int
+	}{
+		{"GET", "/healthz", "", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/readyz", "", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/docs", "", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/metrics", "", [6]int{401, 401, 200, 200, 200, 200}},
+		{"GET", "/v1/status", "", [6]int{401, 401, 200, 200, 200, 200}},
+		{"GET", "/v1/sessions", "", [6]int{401, 401, 200, 200, 200, 200}},
+		{"GET", "/v1/lock?name=orders%2F1", "", [6]int{401, 401, 200, 200, 200, 200}},
+		{"GET", "/v1/lock?name=stock%2F1", "", [6]int{401, 401, 403, 403, 403, 200}},
+		{"GET", "/v1/locks?prefix=orders%2Fa", "", [6]int{401, 401, 200, 200, 200, 200}},
+		{"GET", "/v1/locks?prefix=orders", "", [6]int{401, 401, 403, 403, 403, 200}},
+		{"GET", "/v1/locks", "", [6]int{401, 401, 403, 403, 403, 200}},
+		{"POST", "/v1/check", `[{"lock":"orders/1","token":1}]`, [6]int{401, 401, 200, 200, 200, 200}},
+		{"POST", "/v1/check", `[{"lock":"orders/1","token":1},{"lock":"stock/1","token":1}]`, [6]int{401, 401, 403, 403, 403, 200}},
+		{"POST", "/v1/holds", `{"lock":"orders/1","owner":"w"}`, [6]int{401, 401, 403, 201, 201, 201}},
+		{"POST", "/v1/holds", `{"lock":"stock/1","owner":"w"}`, [6]int{401, 401, 403, 403, 403, 201}},
+		{"GET", "/v1/holds/x", "", [6]int{401, 401, 403, 200, 200, 200}},
+		{"POST", "/v1/holds/x/renew", "", [6]int{401, 401, 403, 200, 200, 200}},
+		{"DELETE", "/v1/holds/x", "", [6]int{401, 401, 403, 204, 204, 204}},
+		{"POST", "/v1/sessions", `{"owner":"w"}`, [6]int{401, 401, 403, 201, 201, 201}},
+		{"POST", "/v1/sessions/x/renew", "", [6]int{401, 401, 403, 200, 200, 200}},
+		{"DELETE", "/v1/sessions/x", "", [6]int{401, 401, 403, 204, 204, 204}},
+		{"POST", "/v1/break", `{"lock":"orders/1","token":1,"reason":"r"}`, [6]int{401, 401, 403, 403, 200, 200}},
+		{"POST", "/v1/break", `{"lock":"stock/1","token":1,"reason":"r"}`, [6]int{401, 401, 403, 403, 403, 200}},
+		{"POST", "/v1/floor", `{}`, [6]int{401, 401, 403, 403, 403, 200}},
+		{"GET", "/v1/events?prefix=stock", "", [6]int{401, 401, 403, 403, 403, 0}},
+		{"GET", "/v1/events", "", [6]int{401, 401, 403, 403, 403, 0}},
+	} {
+		var got [6]int
+		for i, key := range callers {
+			if tt.want[i] == 0 {
+				continue // a stream
+			}
+			r := badInput{method: tt.method, target: tt.target, body: tt.body}.request()
+			if key != "" {
+				r.Header.Set("Authorization", "Bearer "+key)
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			got[i] = w.Code
+			if challenge := w.Header().Get("WWW-Authenticate"); (w.Code == 401) != (challenge == "Bearer") {
+				t.Errorf("%s %s: status %d with challenge %q", tt.method, tt.target, w.Code, challenge)
+			}
+			if strings.Contains(w.Body.String(), key) && key != "" {
+				t.Errorf("%s %s: the answer tells the key", tt.method, tt.target)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s %s %s: got %v, want %v", tt.method, tt.target, tt.body, got, tt.want)
+		}
+	}
+}
+
+// Every operation but health and readiness must ask for a role, so that a new one
+// cannot be forgotten.
+func TestKeys_guard_every_operation(t *testing.T) {
+	t.Parallel()
+	handler, err := httpapi.New(httpapi.Config{Engine: &fakeEngine{}, Keys: func() *keys.Store {
+		ring := newKeyring(t)
+		ring.add("k", keys.Read, "", keys.Quota{})
+		return ring.open()
+	}(), Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct{ Paths map[string]map[string]any }
+	if err := json.NewDecoder(do(t, handler, "GET", "/openapi.json", "").Body).Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range doc.Paths {
+		if path == "/healthz" || path == "/readyz" {
+			continue
+		}
+		for method := range methods {
+			resp := do(t, handler, strings.ToUpper(method), path, "")
+			checkProblem(t, resp, apierr.Unauthorized)
+		}
+	}
+}
+
+func TestQuota_bounds_each_key(t *testing.T) {
+	t.Parallel()
+	ring := newKeyring(t)
+	small := ring.add("small", keys.Lock, "", keys.Quota{Held: 2})
+	queue := ring.add("queue", keys.Lock, "", keys.Quota{Waiting: 1})
+	slow := ring.add("slow", keys.Lock, "", keys.Quota{PerSecond: 3})
+	other := ring.add("other", keys.Lock, "", keys.Quota{})
+	c := newClientWith(t, httpapi.Config{Engine: etcdtest.Server(t), Keys: ring.open()})
+	as := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
+
+	t.Run("held holds", func(t *testing.T) {
+		t.Parallel()
+		first := c.acquire(t, "q/1", `,"ttl":"1s"`, as(small)...)
+		withKey := append(as(small), wire.IdempotencyKey, keyA)
+		second := c.acquire(t, "q/2", `,"ttl":"1h"`, withKey...)
+		p := checkProblem(t, c.send(t, "POST", "/v1/holds", acquireBody("q/3", ""), as(small)...), apierr.Quota)
+		if p.Field != "held" {
+			t.Errorf("field %q", p.Field)
+		}
+		if again := c.acquire(t, "q/2", `,"ttl":"1h"`, withKey...); again.Hold != second.Hold {
+			t.Error("a repeat at the limit found another hold")
+		}
+		// The first one expires by itself, and makes room without a release.
+		after := c.acquire(t, "q/1", `,"wait":"10s"`, as(other)...)
+		if after.Previous == nil || after.Previous.Ref != first.Ref || after.Previous.Ended != "expired" {
+			t.Fatalf("before it was %+v", after.Previous)
+		}
+		third := c.acquireWhenRoom(t, "q/3", as(small)...)
+		if resp := c.send(t, "DELETE", "/v1/holds/"+third.Hold, "", as(small)...); resp.StatusCode != 204 {
+			t.Errorf("release: %d", resp.StatusCode)
+		}
+		c.acquire(t, "q/3", "", as(small)...)
+	})
+	t.Run("waiting requests", func(t *testing.T) {
+		t.Parallel()
+		holder := c.acquire(t, "w/1", "", as(queue)...)
+		done := make(chan *http.Response, 1)
+		go func() { done <- c.send(t, "POST", "/v1/holds", acquireBody("w/1", `,"wait":"20s"`), as(queue)...) }()
+		for {
+			info := decode[wire.Lock](t, c.send(t, "GET", "/v1/lock?name=w%2F1", "", as(queue)...), 200)
+			if info.Waiters == 1 {
+				break
+			}
+		}
+		p := checkProblem(t, c.send(t, "POST", "/v1/holds", acquireBody("w/1", `,"wait":"20s"`), as(queue)...), apierr.Quota)
+		if p.Field != "waiting" {
+			t.Errorf("field %q", p.Field)
+		}
+		checkProblem(t, c.send(t, "POST", "/v1/holds", acquireBody("w/1", ""), as(queue)...), apierr.LockHeld)
+		if resp := c.send(t, "DELETE", "/v1/holds/"+holder.Hold, "", as(queue)...); resp.StatusCode != 204 {
+			t.Errorf("release: %d", resp.StatusCode)
+		}
+		decode[wire.Hold](t, <-done, http.StatusCreated)
+	})
+	t.Run("requests a second", func(t *testing.T) {
+		t.Parallel()
+		refused := 0
+		for range 20 {
+			resp := c.send(t, "GET", "/v1/lock?name=a", "", as(slow)...)
+			if resp.StatusCode == http.StatusTooManyRequests {
+				checkProblem(t, resp, apierr.Quota)
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Error("20 requests in a row passed a rate of 3 a second")
+		}
+	})
+}
+
+// newClientWith serves cfg as newClient does.
+func newClientWith(t *testing.T, cfg httpapi.Config) *client {
+	t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = quiet()
+	}
+	handler, err := httpapi.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = httpapi.NewServer(handler)
+	srv.Start()
+	c := &client{srv, srv.Client()}
+	t.Cleanup(func() { c.http.CloseIdleConnections(); srv.Close() })
+	return c
+}
+
+// acquireWhenRoom repeats a refused acquire as Retry-After says.
+func (c *client) acquireWhenRoom(t *testing.T, lock string, headers ...string) wire.Hold {
+	t.Helper()
+	for range 3 {
+		resp := c.send(t, "POST", "/v1/holds", acquireBody(lock, ""), headers...)
+		if resp.StatusCode != http.StatusTooManyRequests {
+			return decode[wire.Hold](t, resp, http.StatusCreated)
+		}
+		time.Sleep(time.Second) // what Retry-After asks for
+	}
+	t.Fatal("no room after three repeats")
+	return wire.Hold{}
+}
+
+// lines is a log that a test reads while handlers write.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func TestAudit_tells_who_did_what(t *testing.T) {
+	t.Parallel()
+	ring := newKeyring(t)
+	worker := ring.add("worker", keys.Lock, "orders/", keys.Quota{})
+	boss := ring.add("boss", keys.Admin, "", keys.Quota{})
+	var audit lines
+	c := newClientWith(t, httpapi.Config{
+		Engine: etcdtest.Server(t), Keys: ring.open(), Audit: slog.New(slog.NewJSONHandler(&audit, nil)),
+	})
+	as := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
+	first := c.acquire(t, "orders/1", "", as(worker)...)
+	c.send(t, "DELETE", "/v1/holds/"+first.Hold, "", as(worker)...)
+	second := c.acquire(t, "orders/1", "", as(worker)...)
+	c.send(t, "GET", "/v1/holds/"+second.Hold, "", as(worker)...) // changes nothing
+	c.send(t, "POST", "/v1/holds", acquireBody("stock\n/1", ""), as(worker)...)
+	reason := `line\nbreak`
+	breakBody := fmt.Sprintf(`{"lock":"orders/1","token":%d,"reason":"%s"}`, second.Token, "host is down")
+	c.send(t, "POST", "/v1/break", breakBody, as(worker)...)
+	c.send(t, "POST", "/v1/break", breakBody, as(boss)...)
+	c.send(t, "POST", "/v1/break", strings.Replace(breakBody, "host is down", reason, 1))
+
+	type line struct {
+		Who, What, Lock, Ref, Reason, Result string
+		Token                                tokens.Token
+	}
+	var got []line
+	dec := json.NewDecoder(strings.NewReader(audit.String()))
+	for dec.More() {
+		var l struct {
+			line
+			Token int64
+		}
+		if err := dec.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		l.line.Token = tokens.Token(l.Token)
+		got = append(got, l.line)
+	}
+	want := []line{
+		{"worker", "acquireHold", "orders/1", first.Ref, "", "ok", first.Token},
+		{"worker", "releaseHold", "", first.Ref, "", "ok", 0},
+		{"worker", "acquireHold", "orders/1", second.Ref, "", "ok", second.Token},
+		{"worker", "acquireHold", "stock\n/1", "", "", "forbidden", 0},
+		{"worker", "breakHold", "", "", "", "forbidden", 0},
+		{"boss", "breakHold", "orders/1", second.Ref, "host is down", "ok", second.Token},
+		{"", "breakHold", "", "", "", "unauthorized", 0},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for _, secret := range []string{first.Hold, second.Hold, worker, boss} {
+		if strings.Contains(audit.String(), secret) {
+			t.Error("the audit log tells a secret")
+		}
+	}
+	info := decode[wire.Lock](t, c.send(t, "GET", "/v1/lock?name=orders%2F1", "", as(boss)...), 200)
+	if len(info.History) == 0 || info.History[0].Reason != "host is down" {
+		t.Errorf("history %+v", info.History)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.release(t, c.acquire(t, secret, ""))
+	checkProblem(t, c.send(t, "POST", "/v1/check", `[]`), apierr.OutOfBounds)
+	resp := c.send(t, "GET", "/metrics", "")
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(resp.Body); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("status %d, error %v", resp.StatusCode, err)
+	}
+	for _, want := range []string{
+		`fenced_http_requests_total{operation="acquireHold",outcome="ok"} 1`,
+		`fenced_http_requests_total{operation="releaseHold",outcome="ok"} 1`,
+		`fenced_http_requests_total{operation="checkTokens",outcome="out_of_bounds"} 1`,
+		`fenced_http_request_seconds_count{operation="acquireHold"} 1`,
+		`fenced_http_requests_open{operation="getMetrics"} 1`,
+		"fenced_ready 1", "fenced_holds 0", "fenced_locks 0", "fenced_sessions 0",
+	} {
+		if !strings.Contains(body.String(), want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if strings.Contains(body.String(), secret) {
+		t.Error("the metrics tell a lock's name")
+	}
+}
