@@ -186,6 +186,16 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
+// Ended reports whether the process is gone.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Kill ends the process at once, also a stopped one, and waits until it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it errs only where the process is gone

@@ -1,0 +1,139 @@
+//go:build linux
+
+package stage_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fenced/fenced/examples/rewards"
+	"github.com/fenced/fenced/internal/demo/stage"
+	"github.com/fenced/fenced/internal/faultproxy"
+)
+
+var (
+	chaosFor  = flag.Duration("chaos", 10*time.Second, "how long to inject faults at random")
+	chaosSeed = flag.Uint64("chaos-seed", 0, "seed of the faults' order (default: the clock)")
+)
+
+// chaos is all the faults at random, over a whole season's week.
+type chaos struct {
+	*play
+	stage *stage.Stage
+	items string
+	locks *faultproxy.Proxy
+	dice  *rand.Rand
+	// cast are the processes at work; each end is followed by a new one.
+	cast map[string]*stage.Process
+}
+
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes its time")
+	}
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-chaos-seed=%d", seed)
+	c := newChaos(t, seed)
+	end := time.Now().Add(*chaosFor)
+	for round := 0; time.Now().Before(end); round++ {
+		if round%20 == 0 { // the inbox never runs dry: there is always somebody to forget
+			c.deliver(t, rewards.Season(nextWeek(), 70)...)
+		}
+		c.strike(t)
+		time.Sleep(time.Duration(c.dice.IntN(300)) * time.Millisecond) // the rhythm is part of the faults
+	}
+	for n := len(c.owed); n < 2_000; n = len(c.owed) {
+		c.deliver(t, rewards.Season(nextWeek(), 700)...)
+	}
+	c.locks.Partition(false)
+	for name, p := range c.cast {
+		p.Kill()
+		delete(c.cast, name)
+	}
+	c.finish(t, c.worker(t, "last-1"), c.worker(t, "last-2"))
+	if _, err := rewards.Replay(c.ctx, c.Pool); err != nil {
+		t.Fatal(err)
+	}
+	c.finish(t, c.publisher(t, "last publisher", c.items))
+	c.told(t, c.items)
+	t.Logf("%d rewards were paid once each", len(c.owed))
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	t.Helper()
+	s, err := stage.Open(t.Context(), programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	c := &chaos{play: newPlay(t, s), stage: s, dice: rand.New(rand.NewPCG(seed, seed)), cast: make(map[string]*stage.Process)}
+	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+3*patience)
+	t.Cleanup(cancel)
+	c.ctx = ctx
+	if c.items, err = s.ItemServer(c.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if c.locks, err = faultproxy.New(c.Server); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.locks.Close() })
+	c.Server = c.locks.URL()
+	return c
+}
+
+// actor returns the process of that name, starting a new one where it has ended.
+func (c *chaos) actor(t *testing.T, name string, publisher bool) *stage.Process {
+	t.Helper()
+	if p := c.cast[name]; p != nil && !p.Ended() {
+		return p
+	}
+	if publisher {
+		c.cast[name] = c.publisher(t, name, c.items, "--drain=false", "--lease", "2s")
+	} else {
+		c.cast[name] = c.worker(t, name, "--drain=false", "--visibility", "3s", "--forget-hold")
+	}
+	return c.cast[name]
+}
+
+// strike does one thing at random to somebody.
+func (c *chaos) strike(t *testing.T) {
+	t.Helper()
+	var all []*stage.Process
+	for i := range 3 {
+		all = append(all, c.actor(t, fmt.Sprint("worker-", i), false))
+	}
+	for i := range 2 {
+		all = append(all, c.actor(t, fmt.Sprint("publisher-", i), true))
+	}
+	victim := all[c.dice.IntN(len(all))]
+	switch what := c.dice.IntN(20); {
+	case what < 9: // paused: up to two and a half leases
+		faults.add("chaos: pause")
+		_ = victim.Signal(syscall.SIGSTOP)
+		pause := time.Duration(c.dice.IntN(2500)) * time.Millisecond
+		time.AfterFunc(pause, func() { _ = victim.Signal(syscall.SIGCONT) })
+	case what < 15:
+		faults.add("chaos: kill")
+		victim.Kill()
+	case what < 17:
+		faults.add("chaos: connections to the lock service cut")
+		c.locks.CutAll()
+	case what < 19:
+		faults.add("chaos: lock service out of reach")
+		c.locks.Partition(true)
+		time.AfterFunc(time.Duration(c.dice.IntN(2000))*time.Millisecond, func() { c.locks.Partition(false) })
+	default:
+		faults.add("chaos: PostgreSQL crashed and restarted")
+		if err := c.stage.Postgres.Restart(c.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
