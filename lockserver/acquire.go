@@ -50,7 +50,7 @@ func (s *Server) Acquire(ctx context.Context, req AcquireRequest) (*Hold, error)
 	if err != nil {
 		return nil, err
 	}
-	hold.ID, hold.Replayed = id, replayed
+	hold.ID, hold.Replayed = id, replayed || l.existed
 	return hold, nil
 }
 
@@ -187,8 +187,12 @@ func (s *Server) send(ctx context.Context, l *local) {
 		l.place.Renewed, l.place.LeaseTTL = granted.Sent, granted.TTL
 		s.mu.Unlock()
 	}
-	l.value = encodeHold(l.hold)
-	s.puts.add(l)
+	value := encodeHold(l.hold)
+	s.mu.Lock()
+	l.value = value
+	p := put{local: l, lock: l.hold.Lock, key: s.keys.hold(l.hold.Ref), value: string(value), lease: l.lease.ID}
+	s.mu.Unlock()
+	s.puts.add(p)
 }
 
 // leaseFor returns a lease that was confirmed just now.
@@ -208,9 +212,10 @@ func (s *Server) leaseFor(ctx context.Context, ttl time.Duration) (lease, error)
 }
 
 // putDone is called with a batch that the store has taken.
-func (s *Server) putDone(batch []*local, rev int64) {
+func (s *Server) putDone(batch []put, rev int64) {
 	s.reached(rev, func(late error) {
-		for _, l := range batch {
+		for _, p := range batch {
+			l := p.local
 			if late != nil && !l.live && l.end == NotEnded {
 				s.failLocked(l, late, false)
 			}
@@ -221,6 +226,7 @@ func (s *Server) putDone(batch []*local, rev int64) {
 // putExists is called with a hold whose key was there before this put.
 func (s *Server) putExists(l *local, rev int64) {
 	s.reached(rev, func(late error) {
+		l.existed = true
 		if l.owned {
 			l.owned = false
 			s.pool.put(l.lease)
@@ -235,10 +241,11 @@ func (s *Server) putExists(l *local, rev int64) {
 }
 
 // putFailed is called with a batch that was refused, or whose outcome is unknown.
-func (s *Server) putFailed(batch []*local, err error) {
+func (s *Server) putFailed(batch []put, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range batch {
+	for _, p := range batch {
+		l := p.local
 		switch {
 		case l.live || l.end != NotEnded: // the event came first
 		case !refused(err):
@@ -361,12 +368,12 @@ func (s *Server) look(l *local) (changed <-chan struct{}, queued bool, err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case l.err != nil && (l.unsaid || !l.live):
+		return nil, false, l.err
 	case l.end != NotEnded:
 		return nil, false, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
-	case l.live && s.table.IsHead(l.hold):
+	case l.live && !l.unsaid && s.table.IsHead(l.hold):
 		return nil, false, nil
-	case l.err != nil && !l.live:
-		return nil, false, l.err
 	}
 	return l.watch(), l.live, nil
 }
@@ -417,6 +424,8 @@ func (s *Server) answerLocked(ctx context.Context, l *local, sent, now time.Time
 	switch {
 	case l.end != NotEnded:
 		return nil, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
+	case l.unsaid: // its delete is on the way
+		return nil, &GoneError{Ref: refText(l.hold.Ref), End: Cancelled}
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case !s.table.IsHead(l.hold):

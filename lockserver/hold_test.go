@@ -13,29 +13,38 @@ import (
 // slack is what a promised bound may be late in a test.
 const slack = time.Second
 
-// nextEvent waits for the next event of the given kind and returns it.
-func nextEvent(t testing.TB, sub *lockserver.Subscription, kind lockserver.EventKind) lockserver.Event {
-	t.Helper()
-	for {
-		events, err := sub.Next(t.Context())
-		if err != nil {
-			t.Fatalf("wait for %v: %v", kind, err)
-		}
-		for _, e := range events {
-			if e.Kind == kind {
-				return e
-			}
-		}
-	}
+// feed hands out the events of a subscription one by one.
+type feed struct {
+	sub     *lockserver.Subscription
+	pending []lockserver.Event
 }
 
-func subscribe(t testing.TB, s *lockserver.Server) *lockserver.Subscription {
+func subscribe(t testing.TB, s *lockserver.Server) *feed {
 	t.Helper()
 	sub, err := s.Subscribe(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sub
+	return &feed{sub: sub}
+}
+
+// nextEvent waits for the next event of the given kind and returns it.
+func nextEvent(t testing.TB, f *feed, kind lockserver.EventKind) lockserver.Event {
+	t.Helper()
+	for {
+		for len(f.pending) > 0 {
+			e := f.pending[0]
+			f.pending = f.pending[1:]
+			if e.Kind == kind {
+				return e
+			}
+		}
+		events, err := f.sub.Next(t.Context())
+		if err != nil {
+			t.Fatalf("wait for %v: %v", kind, err)
+		}
+		f.pending = events
+	}
 }
 
 func TestServer_HoldsExpireAtTheirTTL(t *testing.T) {

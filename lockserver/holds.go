@@ -238,10 +238,12 @@ func (s *Server) confirm(ctx context.Context, ref queue.Ref) (bool, error) {
 	}
 	readCtx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
+	before := s.mirrorRev()
 	resp, err := s.store.client.Get(readCtx, s.keys.hold(ref))
 	if err != nil {
 		return false, unavailable(err)
 	}
+	s.checkAnswer(before, resp.Header.Revision, false)
 	there := len(resp.Kvs) > 0
 	return there, s.agree(ctx, ref, there)
 }
@@ -274,17 +276,19 @@ func (s *Server) agree(ctx context.Context, ref queue.Ref, there bool) error {
 func (s *Server) syncRevision(ctx context.Context) error {
 	readCtx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
+	before := s.mirrorRev()
 	resp, err := s.store.client.Get(readCtx, s.keys.cluster(), clientv3.WithCountOnly())
 	if err != nil {
 		return unavailable(err)
 	}
+	s.checkAnswer(before, resp.Header.Revision, false)
 	s.mu.Lock()
 	there := s.mirror.rev >= resp.Header.Revision
 	s.mu.Unlock()
 	if there {
 		return nil
 	}
-	if err := s.store.client.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
+	if err := s.config.Watch.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
 		return unavailable(err)
 	}
 	if err := s.caughtUp(ctx, resp.Header.Revision); err != nil {

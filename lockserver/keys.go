@@ -24,6 +24,7 @@ func (k keyspace) ends() string                 { return k.prefix + "ends" }
 func (k keyspace) base() string                 { return k.prefix + "base" }
 func (k keyspace) cluster() string              { return k.prefix + "cluster" }
 func (k keyspace) closed() string               { return k.prefix + "closed" }
+func (k keyspace) restored(id string) string    { return k.prefix + "restored/" + id }
 
 // keyKind is the kind of thing that a key names.
 type keyKind uint8

@@ -16,7 +16,7 @@ import (
 // (R11). Each lane groups what has arrived while its transactions were on their
 // way: a lone write leaves at once, a crowd shares the cost of the log.
 const (
-	maxBatch    = 100 // operations a transaction; etcd allows 128
+	maxBatch    = 100 // operations a transaction, where the store takes as many
 	putFlights  = 4   // transactions of puts on their way at once
 	killFlights = 2   // transactions of deletes
 	retryPause  = 200 * time.Millisecond
@@ -61,6 +61,15 @@ func serve[T any](ctx context.Context, f *flights, kick <-chan struct{}, take fu
 // wait returns when no transaction is on its way.
 func (f *flights) wait() { f.wg.Wait() }
 
+// put is one put on its way: what is sent cannot change under the sender, while
+// the local may.
+type put struct {
+	local      *local
+	lock       string
+	key, value string
+	lease      clientv3.LeaseID
+}
+
 // putLane batches puts of holds. Two holds of one lock never share a transaction:
 // they would get one revision, and so one token (R3).
 type putLane struct {
@@ -69,35 +78,34 @@ type putLane struct {
 	flights
 
 	mu    sync.Mutex
-	locks []string            // locks with puts that wait, each once, in turn
-	queue map[string][]*local // by lock, oldest first
+	locks []string         // locks with puts that wait, each once, in turn
+	queue map[string][]put // by lock, oldest first
 }
 
 func newPutLane(s *Server) *putLane {
 	return &putLane{
 		server: s, kick: make(chan struct{}, 1), flights: newFlights(putFlights),
-		queue: make(map[string][]*local),
+		queue: make(map[string][]put),
 	}
 }
 
-// add queues the put of l; the result shows in l.
-func (p *putLane) add(l *local) {
+// add queues a put; the result shows in its local.
+func (p *putLane) add(next put) {
 	p.mu.Lock()
-	name := l.hold.Lock
-	if len(p.queue[name]) == 0 {
-		p.locks = append(p.locks, name)
+	if len(p.queue[next.lock]) == 0 {
+		p.locks = append(p.locks, next.lock)
 	}
-	p.queue[name] = append(p.queue[name], l)
+	p.queue[next.lock] = append(p.queue[next.lock], next)
 	p.mu.Unlock()
 	signal(p.kick)
 }
 
 // take returns the next batch: at most one put of each lock.
-func (p *putLane) take() []*local {
+func (p *putLane) take() []put {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(len(p.locks), maxBatch)
-	batch := make([]*local, 0, n)
+	n := min(len(p.locks), maxBatch, p.server.config.MaxOps)
+	batch := make([]put, 0, n)
 	turn := p.locks[:n]
 	p.locks = p.locks[n:]
 	for _, name := range turn {
@@ -117,7 +125,7 @@ func (p *putLane) run(ctx context.Context) { serve(ctx, &p.flights, p.kick, p.ta
 
 // send commits one batch. A batch that is refused as a whole is tried singly: one
 // dead lease must not fail its neighbours.
-func (p *putLane) send(ctx context.Context, batch []*local) {
+func (p *putLane) send(ctx context.Context, batch []put) {
 	before := p.server.mirrorRev()
 	resp, err := p.commit(ctx, batch)
 	if err == nil {
@@ -127,25 +135,24 @@ func (p *putLane) send(ctx context.Context, batch []*local) {
 	case err == nil && resp.Succeeded:
 		p.server.putDone(batch, resp.Header.Revision)
 	case len(batch) > 1 && (err == nil || refused(err)):
-		for _, l := range batch {
-			p.send(ctx, []*local{l})
+		for i := range batch {
+			p.send(ctx, batch[i:i+1])
 		}
 	case err == nil:
-		p.server.putExists(batch[0], resp.Header.Revision)
+		p.server.putExists(batch[0].local, resp.Header.Revision)
 	default:
 		p.server.putFailed(batch, err)
 	}
 }
 
-func (p *putLane) commit(ctx context.Context, batch []*local) (*clientv3.TxnResponse, error) {
+func (p *putLane) commit(ctx context.Context, batch []put) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	absent := make([]clientv3.Cmp, 0, len(batch))
 	puts := make([]clientv3.Op, 0, len(batch))
-	for _, l := range batch {
-		key := p.server.keys.hold(l.hold.Ref)
-		absent = append(absent, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
-		puts = append(puts, clientv3.OpPut(key, string(l.value), clientv3.WithLease(l.lease.ID)))
+	for _, b := range batch {
+		absent = append(absent, clientv3.Compare(clientv3.CreateRevision(b.key), "=", 0))
+		puts = append(puts, clientv3.OpPut(b.key, b.value, clientv3.WithLease(b.lease)))
 	}
 	return p.server.store.client.Txn(ctx).If(absent...).Then(puts...).Commit()
 }
@@ -222,7 +229,7 @@ func (d *deleteLane) finish(n int) {
 func (d *deleteLane) take() []*deletion {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := min(len(d.queue), maxBatch)
+	n := min(len(d.queue), maxBatch, d.server.config.MaxOps-1) // one is for the reasons
 	batch := d.queue[:n:n]
 	d.queue = d.queue[n:]
 	return batch

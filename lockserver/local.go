@@ -26,7 +26,8 @@ type local struct {
 	end     End   // set when its delete was seen
 	err     error // why the put failed
 	unsure  bool  // the put's outcome is unknown
-	unsaid  bool  // nobody will ever ask for it: delete on sight
+	existed bool  // its key was there before its put: the hold of an earlier try
+	unsaid  bool  // given up: its delete is on the way, or follows its put; never granted
 	changed chan struct{}
 
 	timer timer

@@ -113,6 +113,10 @@ func (s *Server) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if foreign(err) {
+			s.failed <- err
+			return
+		}
 		s.mu.Lock()
 		s.mirror.err = err
 		s.mu.Unlock()
@@ -127,7 +131,7 @@ func (s *Server) follow(ctx context.Context) {
 // relist reads the whole prefix at one linearizable revision and brings the table
 // there in one step.
 func (s *Server) relist(ctx context.Context) error {
-	if err := s.claimPrefix(ctx); err != nil {
+	if err := s.claim(ctx); err != nil {
 		return err
 	}
 	var kvs []*mvccpb.KeyValue
@@ -155,28 +159,6 @@ func (s *Server) page(ctx context.Context, from, end string, rev int64) (*client
 	return s.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(rev))
 }
 
-// claimPrefix writes the deployment's id where there is none. Its first server
-// knows that nothing came before it.
-func (s *Server) claimPrefix(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	key := s.keys.cluster()
-	resp, err := s.store.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, newID())).
-		Commit()
-	if err != nil {
-		return fmt.Errorf("claim the prefix: %w", err)
-	}
-	if resp.Succeeded {
-		s.mu.Lock()
-		s.history.whole = true
-		s.unchecked = false // an empty store has issued nothing
-		s.mu.Unlock()
-	}
-	return nil
-}
-
 // applyList turns a full list into the events that are missing here.
 func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 	s.mu.Lock()
@@ -195,6 +177,7 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 		seen[ref] = true
 	}
 	s.judge(before, rev)
+	s.findRisen(before, kvs)
 	for _, kv := range kvs {
 		if kind, ref := s.keys.parse(kv.Key); kind != baseKey && kind != endsKey {
 			r.put(kind, ref, kv)
@@ -247,7 +230,7 @@ func (s *Server) watch(ctx context.Context) error {
 	s.mu.Unlock()
 	// The client queues responses without bound, so this goroutine never makes the
 	// store's watcher fall behind.
-	responses := s.store.client.Watch(ctx, s.keys.prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
+	responses := s.config.Watch.Watch(ctx, s.keys.prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
 		clientv3.WithProgressNotify(), clientv3.WithFragment())
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
@@ -454,7 +437,7 @@ func (s *Server) seen(h *queue.Hold) {
 	if l.lease.ID != clientv3.LeaseID(h.Lease) {
 		// Another server, or an earlier try of this one, put it on its own lease.
 		l.lease, l.owned = lease{ID: clientv3.LeaseID(h.Lease), TTL: leaseTTL(h.TTL)}, false
-		l.place.Renewed = time.Time{}
+		l.place.Renewed, l.existed = time.Time{}, true
 	}
 	l.hold, l.value, l.live, l.unsure = h, nil, true, false
 	l.notify()

@@ -2,6 +2,7 @@ package lockserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -28,7 +29,9 @@ type Server struct {
 	timers  *timers
 
 	// stopping is closed when Run begins to end; running counts open requests.
+	// failed has the error that ends Run.
 	stopping chan struct{}
+	failed   chan error
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -62,6 +65,7 @@ func New(config Config) (*Server, error) {
 		store:    store{config.Client},
 		keys:     keyspace{config.Prefix},
 		stopping: make(chan struct{}),
+		failed:   make(chan error, 1),
 		table:    queue.NewTable(),
 		locals:   make(map[queue.Ref]*local),
 		sessions: make(map[queue.Ref]*session),
@@ -80,7 +84,7 @@ func New(config Config) (*Server, error) {
 // Run serves until ctx ends, then answers open requests with shutting_down,
 // waits for them at most 3 s, and returns when no goroutine of the server is
 // left. Held holds stay held and kept places stay in the queue. It may be called
-// once.
+// once. A store of another deployment ends it with a [*ForeignError].
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.openIssued(); err != nil {
 		return err
@@ -91,16 +95,20 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions, s.keepIssued} {
 		work.Go(func() { run(life) })
 	}
-	<-ctx.Done()
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-s.failed:
+	}
 	s.drain()
 	cancel()
 	work.Wait()
 	s.puts.wait()
 	s.deletes.wait()
 	if s.issued != nil {
-		return s.issued.close()
+		return errors.Join(failure, s.issued.close())
 	}
-	return nil
+	return failure
 }
 
 // openIssued opens the issued-token file, where the config names one.

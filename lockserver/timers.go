@@ -160,7 +160,7 @@ func (s *Server) lapse(l *local) {
 		s.dueLocked(l)
 		return
 	}
-	s.cancelLocked(l.hold.Ref)
+	s.abandonLocked(l)
 }
 
 // runRenew keeps the leases of waiting holds alive.
