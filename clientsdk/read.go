@@ -62,7 +62,10 @@ func (c *Client) Lock(ctx context.Context, name string) (*LockInfo, error) {
 		}
 		return nil
 	}
-	return out, c.read(ctx, r, out)
+	if err := c.read(ctx, r, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Locks returns one page of the locks that are held. nil asks for the first.
@@ -78,7 +81,10 @@ func (c *Client) Locks(ctx context.Context, q *LocksQuery) (*LockPage, error) {
 		v.Set("cursor", q.Cursor)
 	}
 	out := new(LockPage)
-	return out, c.read(ctx, request{op: "list locks", method: http.MethodGet, path: "/v1/locks?" + v.Encode()}, out)
+	if err := c.read(ctx, request{op: "list locks", method: http.MethodGet, path: "/v1/locks?" + v.Encode()}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Check asks what the servers can say of each token at this moment. It is for people
@@ -139,7 +145,10 @@ func (c *Client) Sessions(ctx context.Context) ([]SessionInfo, error) {
 // Status describes the server that answers.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	out := new(Status)
-	return out, c.read(ctx, request{op: "status", method: http.MethodGet, path: "/v1/status"}, out)
+	if err := c.read(ctx, request{op: "status", method: http.MethodGet, path: "/v1/status"}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // read makes a call that changes nothing, as often as it takes.

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/clientsdk"
+)
+
+// queueFlags are the flags of commands that acquire.
+type queueFlags struct {
+	try   bool
+	wait  time.Duration
+	ttl   time.Duration
+	owner string
+}
+
+func (q *queueFlags) register(cmd *cobra.Command, ttl time.Duration) {
+	cmd.Flags().BoolVar(&q.try, "try", false, "do not wait for the lock")
+	cmd.Flags().DurationVar(&q.wait, "wait", 0, "wait that long at most (default: for ever)")
+	cmd.Flags().DurationVar(&q.ttl, "ttl", ttl, "how long the hold lasts without renewal, 1s to 1h")
+	cmd.Flags().StringVar(&q.owner, "owner", "", "name of this worker, for people (default: host, pid and program)")
+}
+
+// acquire takes the lock with a lease of its own.
+func (q *queueFlags) acquire(cmd *cobra.Command, c *clientsdk.Client, lock string) (*clientsdk.Hold, error) {
+	switch {
+	case q.try && q.wait != 0:
+		return nil, usage("--try and --wait exclude each other")
+	case q.wait < 0:
+		return nil, usage("--wait must not be negative, as %s is", q.wait)
+	case q.ttl < clientsdk.MinTTL || q.ttl > clientsdk.MaxTTL || q.ttl%time.Millisecond != 0:
+		return nil, usage("--ttl must be %s to %s in whole milliseconds, not %s", clientsdk.MinTTL, clientsdk.MaxTTL, q.ttl)
+	}
+	opts := &clientsdk.AcquireOptions{Owner: q.owner, TTL: q.ttl, Wait: q.wait, PerHold: true}
+	if q.try || cmd.Flags().Changed("wait") && q.wait == 0 {
+		return c.TryAcquire(cmd.Context(), lock, opts)
+	}
+	return c.Acquire(cmd.Context(), lock, opts)
+}
+
+func (a *app) acquireCommand() *cobra.Command {
+	var q queueFlags
+	cmd := &cobra.Command{
+		Use:   "acquire LOCK",
+		Short: "Take a lock for a script, which must renew and release it",
+		Long: `Take a lock and print what a script needs to keep it. Nothing renews it: call
+"fencectl renew" before the TTL is over, and "fencectl release" at the end. To run one
+command under a lock, "fencectl run" is safer.
+
+  eval "$(fencectl acquire jobs/nightly --ttl 10m)"
+  ...
+  fencectl release`,
+		Args:        cobra.ExactArgs(1),
+		Annotations: map[string]string{formats: "env,json"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(func(c *clientsdk.Client) error {
+				h, err := q.acquire(cmd, c, args[0])
+				if err != nil {
+					return err
+				}
+				return a.printHold(h.Lock(), h.ID(), h.Token().String())
+			})
+		},
+	}
+	q.register(cmd, clientsdk.DefaultTTL)
+	return cmd
+}
+
+func (a *app) printHold(lock, id, token string) error {
+	if a.output == "json" {
+		return a.print(map[string]string{"lock": lock, "hold": id, "token": token}, nil)
+	}
+	for _, v := range [][2]string{{"FENCED_LOCK", lock}, {"FENCED_HOLD", id}, {"FENCED_TOKEN", token}} {
+		if _, err := fmt.Fprintf(a.out, "export %s=%s\n", v[0], shellQuote(v[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shellQuote makes one word of s for any POSIX shell.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

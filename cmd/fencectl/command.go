@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/clientsdk"
+)
+
+// streams are the standard streams of one run.
+type streams struct {
+	in       *os.File
+	out, err io.Writer
+}
+
+// app is what the subcommands share in one run.
+type app struct {
+	streams
+	getenv func(string) string
+	addr   string
+	output string
+	// started tells a usage error from a failure: cobra finds the former first.
+	started bool
+	// exit is a code that is not an error's, such as that of a command that was run.
+	exit int
+}
+
+// patience is how long a call goes on while no server answers: people wait for it.
+const patience = 5 * time.Second
+
+// run runs one command line and returns its exit code.
+func run(ctx context.Context, args []string, std streams, getenv func(string) string) int {
+	a := &app{streams: std, getenv: getenv}
+	root := a.root()
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return a.fail(err)
+	}
+	return a.exit
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fencectl",
+		Short:         "Work with the locks of fenced",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.checkOutput(cmd); err != nil {
+				return err
+			}
+			a.started = true
+			return nil
+		},
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.addr, "addr", "", "URLs of the servers, separated by commas (default: FENCED_ADDR, or "+clientsdk.DefaultEndpoint+")")
+	flags.StringVarP(&a.output, "output", "o", "table", "how to print: table or json")
+	root.AddCommand(
+		a.listCommand(), a.getCommand(), a.historyCommand(), a.watchCommand(), a.sessionsCommand(), a.statusCommand(),
+		a.runCommand(),
+		a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
+		a.checkCommand(), a.breakCommand(),
+		exitCodesTopic(),
+	)
+	return root
+}
+
+// formats is the annotation of commands that print in other ways than table and json.
+const formats = "formats"
+
+func (a *app) checkOutput(cmd *cobra.Command) error {
+	allowed := "table,json"
+	if own := cmd.Annotations[formats]; own != "" {
+		allowed = own
+	}
+	names := strings.Split(allowed, ",")
+	if !cmd.Flags().Changed("output") {
+		a.output = names[0]
+		return nil
+	}
+	for _, name := range names {
+		if a.output == name {
+			return nil
+		}
+	}
+	return fmt.Errorf("output must be one of %s, not %q", allowed, a.output)
+}
+
+// client returns an SDK client for the servers that flags and environment name.
+func (a *app) client(edit func(*clientsdk.Config)) (*clientsdk.Client, error) {
+	cfg := clientsdk.Config{APIKey: a.getenv("FENCED_API_KEY"), RetryFor: patience}
+	addr := a.addr
+	if addr == "" {
+		addr = a.getenv("FENCED_ADDR")
+	}
+	for e := range strings.SplitSeq(addr, ",") {
+		if e = strings.TrimSpace(e); e == "" {
+			continue
+		}
+		if !strings.Contains(e, "://") {
+			e = "http://" + e
+		}
+		cfg.Endpoints = append(cfg.Endpoints, e)
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	client, err := clientsdk.New(cfg)
+	if err != nil {
+		return nil, usage("%v", err)
+	}
+	return client, nil
+}
+
+// with calls f with a client and closes it.
+func (a *app) with(f func(*clientsdk.Client) error) error {
+	client, err := a.client(nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return f(client)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/internal/apierr"
+)
+
+// exitCodes is the one table of exit codes, for people; the numbers are apierr's.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{0, "success; with run: the command's own code"},
+	{apierr.ExitUsage, "the command line or a value is wrong"},
+	{apierr.ExitUnreachable, "no server could answer"},
+	{exitInternal, "a fault of fencectl or of the server"},
+	{apierr.ExitNotAcquired, "the lock is held by another (run: see --conflict-exit-code)"},
+	{apierr.ExitLost, "the lock was lost while the command ran, or the hold has ended"},
+	{apierr.ExitRefused, "the API key may not do this"},
+	{apierr.ExitConflict, "the hold or token named is not the current one; check: a token is not valid"},
+	{exitNotExecutable, "run: the command could not be executed"},
+	{exitNotFound, "run: the command was not found"},
+	{128, "run: 128+n when the command was ended by signal n"},
+}
+
+const (
+	exitInternal      = 70 // EX_SOFTWARE
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+func exitCodesTopic() *cobra.Command {
+	var text strings.Builder
+	text.WriteString("The exit codes of fencectl:\n")
+	for _, e := range exitCodes {
+		fmt.Fprintf(&text, "\n  %3d  %s", e.code, e.meaning)
+	}
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
+}
+
+// usageError is a fault of the command line.
+type usageError struct{ error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitCode returns the code that goes with err.
+func exitCode(err error) int {
+	var u usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &u):
+		return apierr.ExitUsage
+	case errors.Is(err, clientsdk.ErrUnavailable):
+		return apierr.ExitUnreachable
+	case errors.Is(err, context.Canceled):
+		return 128 + 2
+	}
+	return apierr.CodeOf(err).Info().Exit
+}
+
+// hint is the next thing to try after err; empty where there is none.
+func hint(err error) string {
+	var u usageError
+	switch {
+	case errors.As(err, &u):
+		return "see fencectl --help"
+	case errors.Is(err, clientsdk.ErrUnavailable) && apierr.CodeOf(err) != apierr.TokenFloor:
+		return `is a server running there? start one with "fenced serve", or set FENCED_ADDR`
+	}
+	return hints[apierr.CodeOf(err)]
+}
+
+var hints = map[apierr.Code]string{
+	apierr.LockHeld:      `wait with --wait, or see who holds it with "fencectl get"`,
+	apierr.HolderChanged: `see the present token with "fencectl get"`,
+	apierr.HoldGone:      "acquire the lock again",
+	apierr.NotHeld:       "wait until it is granted",
+	apierr.Unauthorized:  "set FENCED_API_KEY",
+	apierr.Forbidden:     "use a key that may do this",
+	apierr.TokenFloor:    `the store is older than the tokens it has issued: run "fencectl floor raise"`,
+	apierr.Quota:         "release holds of this key, or raise its quota",
+	apierr.NotFound:      "is FENCED_ADDR the address of a fenced server of this version?",
+	apierr.Misdirected:   "start the server with --public-host for this name",
+}
+
+// fail prints err as one line and returns its exit code.
+func (a *app) fail(err error) int {
+	if !a.started {
+		err = usageError{err}
+	}
+	code := exitCode(err)
+	if a.output == "json" {
+		json.NewEncoder(a.err).Encode(map[string]any{"error": map[string]any{
+			"code":    cmp.Or(string(apierr.CodeOf(err)), "internal"),
+			"message": oneLine(err.Error()), "hint": hint(err), "exit": code,
+		}})
+		return code
+	}
+	text := "fencectl: " + oneLine(err.Error())
+	if h := hint(err); h != "" {
+		text += " (" + h + ")"
+	}
+	fmt.Fprintln(a.err, text)
+	return code
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fenced/fenced/clientsdk/sdktest"
+	"github.com/fenced/fenced/internal/apierr"
+)
+
+// program is fencectl as a process.
+type program struct {
+	*exec.Cmd
+	out, err bytes.Buffer
+}
+
+func (b *bundle) program(args ...string) *program {
+	b.Helper()
+	p := &program{Cmd: exec.Command(os.Args[0], args...)}
+	p.Env = append(os.Environ(), asProgram+"=1")
+	for k, v := range b.env {
+		p.Env = append(p.Env, k+"="+v)
+	}
+	p.Stdout, p.Stderr = &p.out, &p.err
+	p.WaitDelay = 10 * time.Second
+	return p
+}
+
+func (p *program) code() int {
+	p.Run()
+	return p.ProcessState.ExitCode()
+}
+
+func TestRun_PassesThrough(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.env["FENCED_TOKENS"] = `{"outer":7}`
+	p := b.program("run", "jobs/x", "--", "sh", "-c", `cat; echo "$FENCED_LOCK $FENCED_TOKEN $FENCED_TOKENS"; echo oops >&2; exit 7`)
+	p.Stdin = strings.NewReader("from stdin\n")
+	if code := p.code(); code != 7 || p.err.String() != "oops\n" {
+		t.Errorf("code %d, stderr %q", code, p.err.String())
+	}
+	var tok int
+	if _, err := fmt.Sscanf(p.out.String(), "from stdin\njobs/x %d", &tok); err != nil || tok < 1 {
+		t.Errorf("output %q: %v", p.out.String(), err)
+	}
+	contains(t, p.out.String(), fmt.Sprintf(`{"jobs/x":%d,"outer":7}`, tok))
+	if n := b.srv.Live("jobs/x"); n != 0 {
+		t.Errorf("%d holds are left", n)
+	}
+}
+
+func TestRun_ExitCodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.hold("taken")
+	plain := filepath.Join(t.TempDir(), "not-executable")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+	}{
+		"success":        {[]string{"run", "a", "--", "true"}, 0},
+		"failure":        {[]string{"run", "b", "--", "false"}, 1},
+		"signal":         {[]string{"run", "c", "--", "sh", "-c", "kill -9 $$"}, 128 + 9},
+		"not found":      {[]string{"run", "d", "--", "no-such-command"}, exitNotFound},
+		"not executable": {[]string{"run", "e", "--", plain}, exitNotExecutable},
+		"held":           {[]string{"run", "taken", "--try", "--", "true"}, apierr.ExitNotAcquired},
+		"held, own code": {[]string{"run", "taken", "--wait", "10ms", "--conflict-exit-code", "3", "--", "true"}, 3},
+		"held, no error": {[]string{"run", "taken", "--try", "--conflict-exit-code", "0", "--", "true"}, 0},
+		"unreachable":    {[]string{"run", "f", "--addr", "127.0.0.1:1", "--", "true"}, apierr.ExitUnreachable},
+		"bad conflict":   {[]string{"run", "g", "--conflict-exit-code", "256", "--", "true"}, apierr.ExitUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := b.program(tc.args...)
+			if code := p.code(); code != tc.code {
+				t.Errorf("code %d, want %d; stderr %q", code, tc.code, p.err.String())
+			}
+		})
+	}
+}
+
+// command is a shell command line that tells its pid and its child's, and ignores
+// SIGTERM where stubborn is set.
+func command(dir string, stubborn bool) []string {
+	trap := "trap 'echo told > " + dir + "/told; exit 0' TERM"
+	if stubborn {
+		trap = "trap 'echo told > " + dir + "/told' TERM"
+	}
+	return []string{"sh", "-c", trap + `
+		(trap '' TERM; while :; do sleep 0.1; done) &
+		echo $! > ` + dir + `/child; echo $$ > ` + dir + `/pid.new; mv ` + dir + `/pid.new ` + dir + `/pid
+		while :; do sleep 0.05; done`}
+}
+
+// started waits until the command has told its pids.
+func started(t *testing.T, dir string) (pids []int) {
+	t.Helper()
+	wait(t, "the command to start", func() bool {
+		_, err := os.Stat(dir + "/pid")
+		return err == nil
+	})
+	for _, name := range []string{"pid", "child"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// wait polls what another process does.
+func wait(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 30 s for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond) // the event is in another process
+	}
+}
+
+// dead reports whether none of pids runs; a zombie does not.
+func dead(pids []int) bool {
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if !strings.HasPrefix(rest, "Z") {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	testTTL   = 3 * time.Second
+	testGrace = 500 * time.Millisecond
+)
+
+func (b *bundle) startRun(dir string, stubborn bool, more ...string) (*program, []int) {
+	b.Helper()
+	args := append([]string{"run", "l", "--ttl", testTTL.String(), "--grace", testGrace.String()}, more...)
+	p := b.program(append(append(args, "--"), command(dir, stubborn)...)...)
+	if err := p.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return p, started(b.T, dir)
+}
+
+// The command must be dead before the lease can end, whatever happens to fencectl, the
+// server or the network between them. The lease is the server's: the fake still shows
+// the holder when the command is dead.
+func TestRun_IsDeadBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(b *bundle, p *program){
+		"renewals are dropped": func(b *bundle, _ *program) {
+			for range 1000 {
+				b.srv.On(sdktest.Renew, sdktest.Fault{DropRequest: true})
+			}
+		},
+		"renewals hang": func(b *bundle, _ *program) {
+			for range 1000 {
+				b.srv.On(sdktest.Renew, sdktest.Fault{Delay: time.Hour})
+			}
+		},
+		"500s": func(b *bundle, _ *program) {
+			for range 1000 {
+				b.srv.On(sdktest.Renew, sdktest.Fault{Status: 500})
+			}
+		},
+		"fencectl is frozen": func(_ *bundle, p *program) { p.Process.Signal(syscall.SIGSTOP) },
+		"fencectl is killed": func(_ *bundle, p *program) { p.Process.Kill() },
+	} {
+		for _, stubborn := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/stubborn=%t", name, stubborn), func(t *testing.T) {
+				t.Parallel()
+				b, dir := setup(t), t.TempDir()
+				p, pids := b.startRun(dir, stubborn)
+				b.T = t
+				fault(b, p)
+				wait(t, "the command to die", func() bool { return dead(pids) })
+				// Still held, or released by fencectl after the death.
+				if past := b.ok("history", "l"); strings.Contains(past, "expired") {
+					t.Errorf("the lease had ended before the command was dead: %s", past)
+				}
+				if _, err := os.Stat(dir + "/told"); err != nil {
+					t.Error("the command was not told by SIGTERM")
+				}
+				p.Process.Signal(syscall.SIGCONT)
+				p.Wait()
+				if name != "fencectl is killed" && p.ProcessState.ExitCode() != apierr.ExitLost {
+					t.Errorf("code %d, want %d; stderr %q", p.ProcessState.ExitCode(), apierr.ExitLost, p.err.String())
+				}
+			})
+		}
+	}
+}
+
+func TestRun_StopsWhenBroken(t *testing.T) {
+	t.Parallel()
+	b, dir := setup(t), t.TempDir()
+	p, pids := b.startRun(dir, true, "--on-lost", "echo gone > "+dir+"/on-lost")
+	b.srv.Break("l", "stuck")
+	p.Wait()
+	if code := p.ProcessState.ExitCode(); code != apierr.ExitLost || !dead(pids) {
+		t.Errorf("code %d, dead %t", code, dead(pids))
+	}
+	contains(t, p.err.String(), "broken", "the command was stopped")
+	if _, err := os.Stat(dir + "/on-lost"); err != nil {
+		t.Errorf("--on-lost did not run: %v", err)
+	}
+}
+
+// When the supervisor is killed, the command dies with the thread that started it, and
+// fencectl kills the rest of the group.
+func TestRun_SupervisorKilled(t *testing.T) {
+	t.Parallel()
+	b, dir := setup(t), t.TempDir()
+	p, pids := b.startRun(dir, true)
+	sup := parentOf(t, pids[0])
+	if err := syscall.Kill(sup, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.Wait()
+	wait(t, "the command to die", func() bool { return dead(pids) })
+	if code := p.ProcessState.ExitCode(); code != exitInternal {
+		t.Errorf("code %d, want %d; stderr %q", code, exitInternal, p.err.String())
+	}
+	if n := b.srv.Live("l"); n != 0 {
+		t.Errorf("%d holds are left", n)
+	}
+}
+
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	ppid, err := strconv.Atoi(strings.Fields(rest)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ppid
+}
+
+// Signals are the command's, and what it leaves behind in its group is killed before
+// the lock is free.
+func TestRun_ForwardsSignals(t *testing.T) {
+	t.Parallel()
+	b, dir := setup(t), t.TempDir()
+	p, pids := b.startRun(dir, false)
+	p.Process.Signal(syscall.SIGTERM)
+	p.Wait()
+	if code := p.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("code %d, want that of the command's trap; stderr %q", code, p.err.String())
+	}
+	if _, err := os.Stat(dir + "/told"); err != nil {
+		t.Error("the signal did not reach the command")
+	}
+	if !dead(pids) {
+		t.Error("a child of the command is alive")
+	}
+	if n := b.srv.Live("l"); n != 0 {
+		t.Errorf("%d holds are left", n)
+	}
+}
+
+// A signal while fencectl waits for the lock ends the wait.
+func TestRun_InterruptedWait(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.hold("l")
+	p := b.program("run", "l", "--", "true")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the place in the queue", func() bool { return b.srv.Live("l") == 2 })
+	p.Process.Signal(syscall.SIGINT)
+	var exit *exec.ExitError
+	if err := p.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 130 {
+		t.Errorf("interrupted wait: %v, want exit code 130", err)
+	}
+	if n := b.srv.Live("l"); n != 1 {
+		t.Errorf("%d holds, want the holder's", n)
+	}
+}
+
+// Two machines, one lock: what the command writes never interleaves.
+func TestRun_ExcludesAnother(t *testing.T) {
+	t.Parallel()
+	b, dir := setup(t), t.TempDir()
+	script := `if ! mkdir ` + dir + `/busy; then exit 9; fi; sleep 0.1; rmdir ` + dir + `/busy`
+	codes := make(chan int)
+	for range 4 {
+		go func() { codes <- b.program("run", "l", "--", "sh", "-c", script).code() }()
+	}
+	for range 4 {
+		if code := <-codes; code != 0 {
+			t.Errorf("code %d: two commands ran at once", code)
+		}
+	}
+}
