@@ -115,9 +115,11 @@ func (s *Server) findRisen(before mirrorState, kvs []*mvccpb.KeyValue) {
 	}
 	for _, kv := range kvs {
 		kind, ref := s.keys.parse(kv.Key)
-		if kind == holdKey && kv.CreateRevision <= before.rev && s.table.Get(ref) == nil {
+		if kind != holdKey || kv.CreateRevision > before.rev || s.table.Get(ref) != nil || kv.Version != 1 {
+			continue
+		}
+		if _, err := decodeHold(ref, kv.Value); err == nil {
 			s.closeLocked(fmt.Sprintf("hold %s of revision %d is back after it had ended", refText(ref), kv.CreateRevision))
-			return
 		}
 	}
 }

@@ -21,6 +21,8 @@ type deployment struct {
 	node   *embedded.Node
 	server *lockserver.Server
 	stop   func()
+
+	restored string // the id of the restore that the store comes from
 }
 
 func deploy(t *testing.T) *deployment {
@@ -39,8 +41,15 @@ func (d *deployment) start(dir string) {
 	d.dir = dir
 	d.node = etcdtest.NodeAt(d.t, dir)
 	d.server, d.stop = etcdtest.Run(d.t, lockserver.Config{
-		Client: d.node.Client(), Alone: true, IssuedFile: d.issued,
+		Client: d.node.Client(), Alone: true, Managed: true, IssuedFile: d.issued, Restored: d.restored,
 	})
+}
+
+// external runs a server that shares the store with others.
+func (d *deployment) external(t *testing.T) *lockserver.Server {
+	t.Helper()
+	server, _ := etcdtest.Run(t, lockserver.Config{Client: d.node.Client()})
+	return server
 }
 
 func (d *deployment) floor(want lockserver.FloorState) {
@@ -53,9 +62,14 @@ func (d *deployment) floor(want lockserver.FloorState) {
 // churn issues tokens and returns the highest.
 func (d *deployment) churn(n int) tokens.Token {
 	d.t.Helper()
+	return d.churnOn("a", n)
+}
+
+func (d *deployment) churnOn(lock string, n int) tokens.Token {
+	d.t.Helper()
 	var last tokens.Token
 	for range n {
-		h := mustAcquire(d.t, d.server, try("a"))
+		h := mustAcquire(d.t, d.server, try(lock))
 		mustRelease(d.t, d.server, h)
 		last = h.Token
 	}
