@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -17,9 +18,17 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos", 10*time.Second, "how long to inject faults at random")
+	chaosFor  = flag.Duration("chaos", defaultChaos(), "how long to inject faults at random")
 	chaosSeed = flag.Uint64("chaos-seed", 0, "seed of the faults' order (default: the clock)")
 )
+
+// defaultChaos is a minute where CI is set, and short on a developer's machine.
+func defaultChaos() time.Duration {
+	if os.Getenv("CI") != "" {
+		return time.Minute
+	}
+	return 10 * time.Second
+}
 
 // chaos is all the faults at random, over a whole season's week.
 type chaos struct {
@@ -54,6 +63,7 @@ func TestChaos(t *testing.T) {
 		c.deliver(t, rewards.Season(nextWeek(), 700)...)
 	}
 	c.locks.Partition(false)
+	c.Server = c.stage.Server
 	for name, p := range c.cast {
 		p.Kill()
 		delete(c.cast, name)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/internal/faultproxy"
 )
@@ -110,4 +112,41 @@ func TestPublisher_answers_lost(t *testing.T) {
 			p.told(t, items)
 		})
 	}
+}
+
+// PostgreSQL commits the rows of one player in another order than it numbered them.
+func TestPublisher_id_order_is_not_commit_order(t *testing.T) {
+	t.Parallel()
+	p, items := paid(t, 0)
+	early, late := one(t, 1), one(t, 2)
+	tx, err := p.Pool.Begin(p.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(p.ctx)
+	if err := insertPaid(p, tx, early); err != nil {
+		t.Fatal(err)
+	}
+	p.deliver(t, late)
+	p.finish(t, p.worker(t, "worker")) // numbered after early, committed before it
+	p.finish(t, p.publisher(t, "publisher", items))
+	p.told(t, items)
+	if err := tx.Commit(p.ctx); err != nil {
+		t.Fatal(err)
+	}
+	faults.add("outbox rows committed out of order")
+	p.owed = append(p.owed, early)
+	p.finish(t, p.publisher(t, "publisher", items))
+	p.told(t, items)
+}
+
+// insertPaid writes the rows of a paid reward in tx.
+func insertPaid(p *play, tx pgx.Tx, r rewards.Reward) error {
+	_, err := tx.Exec(p.ctx, `
+		WITH c AS (INSERT INTO reward_claim (player_id, reward_event_id, fence_token, status) VALUES ($1, $2, 1, 'APPLIED') RETURNING claim_id),
+		     l AS (INSERT INTO reward_ledger (player_id, reward_event_id, amount, claim_id, fence_token) SELECT $1, $2, $3, claim_id, 1 FROM c)
+		INSERT INTO reward_outbox (idem_key, agg_key, payload, fence_token)
+		VALUES ($4, $1, jsonb_build_object('player', $1::text, 'event', $2::text, 'amount', $3::bigint), 1)`,
+		r.Player, r.Event, r.Amount, r.Key())
+	return err
 }

@@ -187,3 +187,24 @@ func TestWorker_renewals_delayed_past_the_lease(t *testing.T) {
 	proxy.Partition(false)
 	p.finish(t, slow, quick)
 }
+
+// Two messages name one reward with different amounts. The first is paid; the other
+// is put aside for a person, and does not come back for ever.
+func TestWorker_contradictory_message_is_dead(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, theStage)
+	r := one(t, 1)
+	more := r
+	more.Amount++
+	if err := rewards.Deliver(p.ctx, p.Pool, []rewards.Reward{r, more}); err != nil {
+		t.Fatal(err)
+	}
+	w := p.worker(t, "worker", "--concurrency", "1")
+	if err := w.Wait(p.ctx); err != nil {
+		t.Fatal(err)
+	}
+	v, err := rewards.Verify(p.ctx, p.Pool, []rewards.Reward{r})
+	if err != nil || v.Paid != 1 || v.Dead != 1 || len(v.Wrong) != 0 || v.OK() {
+		t.Errorf("verdict %+v, %v, want the first amount paid and one dead message", v, err)
+	}
+}
