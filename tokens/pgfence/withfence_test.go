@@ -336,17 +336,79 @@ func TestWithFence_CommitOutlivesTheContext(t *testing.T) {
 	}
 }
 
-// eventually returns when cond holds; the test's own deadline bounds it.
+// eventually returns when cond holds; that it never does fails the test.
 func eventually(t *testing.T, cond func() bool) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-tick.C:
-		case <-t.Context().Done():
+		case <-ctx.Done():
 			t.Fatal("it never came about")
 		}
+	}
+}
+
+// The server's timeouts shrink with the lease, also after a savepoint in which
+// they were set was undone, and with it the setting.
+func TestWithFence_TimeoutsFollowTheLease(t *testing.T) {
+	t.Parallel()
+	pool := install(t)
+	c := claim("account/42", 7, tokens.OneShot)
+	c.Deadline = time.Now().Add(20 * time.Second)
+	check := func(ctx context.Context, tx pgx.Tx, when string) error {
+		left := time.Until(c.Deadline).Milliseconds()
+		for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+			var ms int64
+			err := tx.QueryRow(ctx, "SELECT setting::bigint FROM pg_settings WHERE name = $1", name).Scan(&ms)
+			if err != nil {
+				return err
+			}
+			if ms > left+250 || ms < 1000 {
+				t.Errorf("%s: %s is %d ms with %d ms left", when, name, ms, left)
+			}
+		}
+		return nil
+	}
+	err := pgfence.WithFence(t.Context(), pool, c, func(ctx context.Context, tx pgx.Tx) error {
+		if err := check(ctx, tx, "at the begin"); err != nil {
+			return err
+		}
+		odd := errors.New("odd")
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			for range 2 { // the second statement finds the limits old, and sets them inside
+				if _, err := tx.Exec(ctx, "SELECT pg_sleep(0.6)"); err != nil {
+					return err
+				}
+			}
+			return errors.Join(check(ctx, tx, "in the savepoint"), odd)
+		})
+		if !errors.Is(err, odd) {
+			return err
+		}
+		return check(ctx, tx, "after the savepoint")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A claim's deadline bounds the wait for its own fence and nothing after it.
+func TestGuard_Advance_LeavesLockTimeout(t *testing.T) {
+	t.Parallel()
+	pool := install(t)
+	tx := begin(t, pool, pgx.ReadCommitted)
+	mustExec(t, tx, "SET LOCAL lock_timeout = 12345")
+	c := claim("account/42", 7, tokens.OneShot)
+	c.Deadline = time.Now().Add(time.Minute)
+	if _, err := pgfence.New(pool).Advance(t.Context(), tx, c); err != nil {
+		t.Fatal(err)
+	}
+	if got := queryInt(t, tx, "SELECT setting::bigint FROM pg_settings WHERE name = 'lock_timeout'"); got != 12345 {
+		t.Errorf("lock_timeout is %d ms after Advance, want 12345 as before", got)
 	}
 }
 
