@@ -188,7 +188,7 @@ func (a *attempt) ask(ctx context.Context, wait time.Duration) (got wire.Hold, s
 		if err != nil && ctx.Err() != nil || !OutcomeKnown(err) {
 			a.exposed = true
 			if took := a.c.t.now().Sub(begun); took < wait && took >= minAsk {
-				a.chunk = max(minAsk, took*3/4)
+				a.chunk = max(minAsk, (took * 3 / 4).Truncate(time.Millisecond))
 			}
 		}
 		return err

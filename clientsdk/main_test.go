@@ -2,6 +2,7 @@ package clientsdk_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +13,12 @@ import (
 	"github.com/fenced/fenced/clientsdk/sdktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(holderEnv); url != "" {
+		holderMain(url)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const ttl = 15 * time.Second
 

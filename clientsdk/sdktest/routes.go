@@ -155,8 +155,8 @@ func parseWait(text string) (time.Duration, error) {
 		return 0, nil
 	}
 	wait, err := time.ParseDuration(text)
-	if err != nil || wait < 0 || wait > maxWait {
-		return 0, apierr.Bounds("wait", "0 to 30s")
+	if err != nil || wait < 0 || wait > maxWait || wait%time.Millisecond != 0 {
+		return 0, apierr.Bounds("wait", "0 to 30s in whole milliseconds")
 	}
 	return wait, nil
 }

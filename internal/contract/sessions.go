@@ -128,6 +128,7 @@ func badValues(b *bundle) {
 			b.Errorf("field %q, limit %q; want %s", p.Field, p.Limit, field)
 		}
 	}
+	b.acquire("", func(r *wire.AcquireRequest) { r.Wait = "1500us" }).refuses(apierr.OutOfBounds)
 }
 
 // lifeOfALock is what a worker does, in both kinds of lease.

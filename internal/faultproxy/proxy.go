@@ -130,8 +130,10 @@ func (p *Proxy) forward(ctx context.Context, r *http.Request, body []byte) (*htt
 	out.RequestURI = ""
 	out.URL.Scheme, out.URL.Host = p.target.Scheme, p.target.Host
 	out.Host = p.target.Host
-	out.Body = io.NopCloser(bytes.NewReader(body))
-	out.ContentLength = int64(len(body))
+	out.Body, out.ContentLength = http.NoBody, int64(len(body))
+	if len(body) > 0 { // an empty body that is not NoBody would be sent as one of unknown length
+		out.Body = io.NopCloser(bytes.NewReader(body))
+	}
 	return p.upstream.RoundTrip(out)
 }
 
