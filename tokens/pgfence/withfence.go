@@ -61,7 +61,8 @@ const (
 //     inside fn of another, or on a connection with an open transaction. The
 //     database was not asked.
 //   - [tokens.ErrBusy], [tokens.ErrRetryable]: the time was over before a try got
-//     through; the last try's error is wrapped. Nothing was written.
+//     through, or db is a single connection and was lost; the last try's error is
+//     wrapped. Nothing was written.
 //   - [tokens.ErrUnknownOutcome]: COMMIT got no answer. Repeat with the same
 //     token, if fn can tell that it has been here; with a one-shot claim a
 //     Duplicate then says that the first COMMIT took effect.
@@ -87,7 +88,7 @@ func WithFence(ctx context.Context, db Beginner, c tokens.Claim, fn func(ctx con
 			return u.timeOver(bounded, last)
 		}
 		err := u.once(bounded)
-		if err == nil || !repeatable(err) {
+		if err == nil || !repeatable(err) || connClosed(db) {
 			return u.explain(bounded, err, last)
 		}
 		last = err
@@ -106,18 +107,30 @@ func refuseNesting(ctx context.Context, db Beginner) error {
 	if ctx.Value(insideKey{}) != nil {
 		return fmt.Errorf("inside another WithFence; use Guard.Advance on its transaction: %w", tokens.ErrInvalid)
 	}
-	var conn *pgx.Conn
-	switch db := db.(type) {
-	case *pgx.Conn:
-		conn = db
-	case *pgxpool.Conn:
-		conn = db.Conn()
-	}
 	const idle = 'I'
-	if conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != idle {
+	if conn := connOf(db); conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != idle {
 		return fmt.Errorf("the connection has an open transaction: %w", tokens.ErrInvalid)
 	}
 	return nil
+}
+
+// connOf returns the one connection that db is, nil where it is a pool.
+func connOf(db Beginner) *pgx.Conn {
+	switch db := db.(type) {
+	case *pgx.Conn:
+		return db
+	case *pgxpool.Conn:
+		return db.Conn()
+	default:
+		return nil
+	}
+}
+
+// connClosed reports whether a repeat is in vain: a pool finds another
+// connection, a single one stays closed.
+func connClosed(db Beginner) bool {
+	conn := connOf(db)
+	return conn != nil && conn.IsClosed()
 }
 
 func deadline(ctx context.Context, c tokens.Claim) time.Time {

@@ -104,6 +104,28 @@ func TestWithFence_RepeatsWhatTheServerUndid(t *testing.T) {
 	}
 }
 
+// A pool finds another connection; a single one that is lost stays so, and the
+// caller hears of it at once.
+func TestWithFence_SingleConnectionLost(t *testing.T) {
+	t.Parallel()
+	pool := install(t)
+	conn, err := pgx.Connect(t.Context(), pool.Config().ConnString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	c := claim("account/42", 7, tokens.OneShot)
+	c.Deadline = time.Now().Add(time.Hour)
+	err = pgfence.WithFence(t.Context(), conn, c, func(ctx context.Context, tx pgx.Tx) error {
+		calls++
+		_, err := tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+		return err
+	})
+	if !errors.Is(err, tokens.ErrRetryable) || calls != 1 {
+		t.Errorf("%v after %d calls, want ErrRetryable after one", err, calls)
+	}
+}
+
 // 23505 and the like are the application's to understand.
 func TestWithFence_LeavesOtherErrorsAlone(t *testing.T) {
 	t.Parallel()
