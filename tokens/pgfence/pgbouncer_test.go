@@ -54,7 +54,7 @@ func TestPgbouncer_WithFence(t *testing.T) {
 		}
 	}
 
-	end := time.Now().Add(time.Second)
+	end := time.Now().Add(3 * time.Second)
 	c.Deadline = end
 	inside, stalled := make(chan struct{}), make(chan error, 1)
 	resume := make(chan struct{})
@@ -65,7 +65,11 @@ func TestPgbouncer_WithFence(t *testing.T) {
 			return add(1)(context.WithoutCancel(ctx), tx)
 		})
 	}()
-	<-inside
+	select {
+	case <-inside:
+	case err := <-stalled:
+		t.Fatal(err)
+	}
 	next := claim("account/42", 8, tokens.Renewable)
 	next.Deadline = end.Add(10 * time.Second)
 	if err := pgfence.WithFence(t.Context(), pooled, next, add(1000)); err != nil {

@@ -33,15 +33,16 @@ const workerEnv = "PGFENCE_TEST_WORKER"
 
 // job is what a worker is told.
 type job struct {
-	Kind     string // a key of jobs
-	URL      string // of the database or the service
-	Token    tokens.Token
-	Deadline time.Time
+	Kind  string // a key of jobs
+	URL   string // of the database or the service
+	Token tokens.Token
+	Lease time.Duration // of units that have one, from when the worker is connected
 }
 
 // jobs return what the worker prints last. Each calls ready when it stands
-// between its last look and its write, and goes on when that returns.
-var jobs = map[string]func(ctx context.Context, j job, ready func()) string{
+// between its last look and its write, with the end of its lease if it has one,
+// and goes on when that returns.
+var jobs = map[string]func(ctx context.Context, j job, ready func(end time.Time)) string{
 	"write to the database": writeLate,
 	"write over HTTP":       postLate,
 	"stall in the unit":     stallInside,
@@ -59,15 +60,15 @@ func runWorkerIfAsked() {
 		os.Exit(2)
 	}
 	in := bufio.NewReader(os.Stdin)
-	fmt.Println(jobs[j.Kind](context.Background(), j, func() {
-		fmt.Println("ready")
+	fmt.Println(jobs[j.Kind](context.Background(), j, func(end time.Time) {
+		fmt.Println("ready", end.UnixMilli())
 		_, _ = in.ReadString('\n')
 	}))
 	os.Exit(0)
 }
 
 // writeLate is code that forgot its hold's deadline: only the store can stop it.
-func writeLate(ctx context.Context, j job, ready func()) string {
+func writeLate(ctx context.Context, j job, ready func(time.Time)) string {
 	conn, err := pgx.Connect(ctx, j.URL)
 	if err != nil {
 		return err.Error()
@@ -77,7 +78,7 @@ func writeLate(ctx context.Context, j job, ready func()) string {
 	if err != nil || fence >= j.Token {
 		return fmt.Sprintf("the last look shows %d, %v", fence, err)
 	}
-	ready()
+	ready(time.Time{})
 	return outcome(pgfence.WithFence(ctx, conn, claim("account/42", j.Token, tokens.Renewable), add(1)))
 }
 
@@ -92,7 +93,7 @@ func outcome(err error) string {
 	return "written"
 }
 
-func postLate(ctx context.Context, j job, ready func()) string {
+func postLate(ctx context.Context, j job, ready func(time.Time)) string {
 	ctx = tokens.NewContext(ctx, "account/42", j.Token)
 	client := &http.Client{Transport: &httpfence.Transport{
 		Lock: func(r *http.Request) (string, error) { return strings.TrimPrefix(r.URL.Path, "/"), nil },
@@ -101,7 +102,7 @@ func postLate(ctx context.Context, j job, ready func()) string {
 	if err != nil {
 		return err.Error()
 	}
-	ready()
+	ready(time.Time{})
 	resp, err := client.Do(r)
 	if err != nil {
 		return err.Error()
@@ -115,31 +116,31 @@ func postLate(ctx context.Context, j job, ready func()) string {
 	return fmt.Sprintln(resp.StatusCode, p.Code, p.Presented, p.Current, err)
 }
 
-func stallInside(ctx context.Context, j job, ready func()) string {
+func stallInside(ctx context.Context, j job, ready func(time.Time)) string {
 	return hold(ctx, j, ready, 0)
 }
 
 // workThenStall runs statements for a good part of its lease first, so that the
 // limits set at the begin of the transaction would hold its locks too long.
-func workThenStall(ctx context.Context, j job, ready func()) string {
-	return hold(ctx, j, ready, 14)
+func workThenStall(ctx context.Context, j job, ready func(time.Time)) string {
+	return hold(ctx, j, ready, 20)
 }
 
-func hold(ctx context.Context, j job, ready func(), statements int) string {
+func hold(ctx context.Context, j job, ready func(time.Time), statements int) string {
 	conn, err := pgx.Connect(ctx, j.URL)
 	if err != nil {
 		return err.Error()
 	}
 	defer conn.Close(ctx)
 	c := claim("account/42", j.Token, tokens.Renewable)
-	c.Deadline = j.Deadline
+	c.Deadline = time.Now().Add(j.Lease)
 	return outcome(pgfence.WithFence(ctx, conn, c, func(ctx context.Context, tx pgx.Tx) error {
 		for range statements {
 			if _, err := tx.Exec(ctx, "SELECT pg_sleep(0.1)"); err != nil {
 				return err
 			}
 		}
-		ready()
+		ready(c.Deadline)
 		return add(1)(context.WithoutCancel(ctx), tx)
 	}))
 }
@@ -150,6 +151,7 @@ type worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
+	end time.Time // of its lease
 }
 
 // startWorker starts a worker and returns when it is ready.
@@ -177,10 +179,17 @@ func startWorker(t *testing.T, j job) *worker {
 		_ = w.cmd.Wait()
 	})
 	w.out = bufio.NewReader(out)
-	if got := w.line(); got != "ready" {
+	var ms int64
+	if got := w.line(); !scan(got, "ready %d", &ms) {
 		t.Fatalf("the worker is not ready: %q", got)
 	}
+	w.end = time.UnixMilli(ms)
 	return w
+}
+
+func scan(s, format string, into ...any) bool {
+	n, err := fmt.Sscanf(s, format, into...)
+	return err == nil && n == len(into)
 }
 
 func (w *worker) line() string {
@@ -278,18 +287,17 @@ func TestStalledUnit_IsEndedByTheDatabase(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			pool := install(t)
-			const lease = 2500 * time.Millisecond
-			end := time.Now().Add(lease)
-			w := startWorker(t, job{Kind: kind, URL: pool.Config().ConnString(), Token: 33, Deadline: end})
+			const lease = 4 * time.Second
+			w := startWorker(t, job{Kind: kind, URL: pool.Config().ConnString(), Token: 33, Lease: lease})
 			w.stop()
 
 			c := claim("account/42", 34, tokens.Renewable)
-			c.Deadline = end.Add(10 * time.Second)
+			c.Deadline = w.end.Add(10 * time.Second)
 			if err := pgfence.WithFence(t.Context(), pool, c, add(1000)); err != nil {
 				t.Fatal(err)
 			}
-			if late := time.Since(end); late > time.Second || late < -lease/2 {
-				t.Errorf("the successor proceeded %v after the holder's lease, want at most 1s after and not long before", late)
+			if late := time.Since(w.end); late > time.Second || late < -time.Second {
+				t.Errorf("the successor proceeded %v after the holder's lease, want within 1s of its end", late)
 			}
 			if got := w.resume(); !strings.HasPrefix(got, "error: ") {
 				t.Errorf("the holder that woke: %q, want an error", got)
