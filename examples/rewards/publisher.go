@@ -139,7 +139,7 @@ func (p *Publisher) publish(ctx context.Context, l letter) {
 	if ctx.Err() != nil && v.fate == later {
 		v.wait, v.free = 0, true // we are stopping; the item server has not failed
 	}
-	marking, cancel := context.WithTimeout(context.WithoutCancel(ctx), marking)
+	marking, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
 	defer cancel()
 	switch {
 	case v.fate == done:
@@ -154,9 +154,9 @@ func (p *Publisher) publish(ctx context.Context, l letter) {
 	}
 }
 
-// marking is how long a settled answer may take to be written down, also while
+// markTimeout is how long what has been done may take to be written down, also while
 // the process is being stopped.
-const marking = 5 * time.Second
+const markTimeout = 5 * time.Second
 
 // fate is what an answer means for its row.
 type fate int

@@ -154,12 +154,15 @@ func (w *Worker) attempt(ctx context.Context, m message) Attempt {
 		a.Token = hold.Token()
 		a.Outcome, err = w.pay(ctx, hold, m.Reward)
 	}
+	// What has been done is written down also while the worker is being stopped.
+	marking, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
+	defer cancel()
 	if err == nil {
 		w.cfg.At(Paid, m.Reward, a.Token)
-		err = settle(ctx, w.cfg.Pool, m, "DONE", a.Outcome, nil)
+		err = settle(marking, w.cfg.Pool, m, "DONE", a.Outcome, nil)
 		w.cfg.At(Done, m.Reward, a.Token)
 	} else {
-		err = errors.Join(err, w.refuse(ctx, m, err))
+		err = errors.Join(err, w.refuse(marking, m, err))
 	}
 	if hold != nil {
 		// A release that fails costs the next worker the rest of the TTL, no more.

@@ -73,6 +73,25 @@ func TestWorker_that_was_overtaken_is_refused(t *testing.T) {
 	}
 }
 
+// The SDK stops a worker before its write, and nobody else has the message: it must
+// not be forgotten.
+func TestWorker_that_was_stopped_by_the_SDK_tries_again(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, theStage)
+	r := one(t, 1)
+	p.deliver(t, r)
+	w := p.worker(t, "worker", "--concurrency", "1", "--fault", "stop", "--fault-at", string(rewards.Held))
+	p.stopped(t, w)
+	faults.add("worker paused at held")
+	time.Sleep(2 * ttl) // the length of the pause is the fault
+	if err := w.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	p.attempt(t, w, r.Key(), "lost")
+	p.attempt(t, w, r.Key(), rewards.Applied)
+	p.finish(t, w)
+}
+
 // A worker is killed right before and right after its statement commits, and at
 // every other step. Its message comes back.
 func TestWorker_killed(t *testing.T) {
