@@ -62,14 +62,16 @@ func agreeable() *fakeEngine {
 	hold := heldHold(lockserver.AcquireRequest{Lock: "orders/1", Owner: "w"})
 	session := &lockserver.Session{ID: "s", Ref: "r"}
 	return &fakeEngine{
-		acquire:  func(context.Context, lockserver.AcquireRequest) (*lockserver.Hold, error) { return hold, nil },
-		hold:     func(context.Context, string) (*lockserver.Hold, error) { return hold, nil },
-		renew:    func(context.Context, string) (*lockserver.Hold, error) { return hold, nil },
-		release:  func(context.Context, string) error { return nil },
-		session:  func(context.Context, string) (*lockserver.Session, error) { return session, nil },
-		create:   func(context.Context, string, time.Duration) (*lockserver.Session, error) { return session, nil },
-		sessions: func(context.Context) ([]lockserver.Session, error) { return nil, nil },
-		lock:     func(context.Context, string) (*lockserver.LockInfo, error) { return &lockserver.LockInfo{}, nil },
+		acquire:      func(context.Context, lockserver.AcquireRequest) (*lockserver.Hold, error) { return hold, nil },
+		hold:         func(context.Context, string) (*lockserver.Hold, error) { return hold, nil },
+		awaitHold:    func(context.Context, string, time.Duration) (*lockserver.Hold, error) { return hold, nil },
+		awaitSession: func(context.Context, string, time.Duration) (*lockserver.Session, error) { return session, nil },
+		renew:        func(context.Context, string) (*lockserver.Hold, error) { return hold, nil },
+		release:      func(context.Context, string) error { return nil },
+		session:      func(context.Context, string) (*lockserver.Session, error) { return session, nil },
+		create:       func(context.Context, string, time.Duration) (*lockserver.Session, error) { return session, nil },
+		sessions:     func(context.Context) ([]lockserver.Session, error) { return nil, nil },
+		lock:         func(context.Context, string) (*lockserver.LockInfo, error) { return &lockserver.LockInfo{}, nil },
 		locks: func(context.Context, lockserver.LocksQuery) (*lockserver.LockPage, error) {
 			return &lockserver.LockPage{}, nil
 		},

@@ -59,9 +59,10 @@ func wirePage(page *lockserver.LockPage) *wire.LockList {
 // locks come and go. It is encoded to keep clients from making their own.
 func cursor(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
 
+// parseCursor accepts what cursor writes, and no other spelling of it.
 func parseCursor(text string) (string, error) {
-	name, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(name) > lockserver.MaxLockName || !utf8.Valid(name) {
+	name, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(name) > lockserver.MaxLockName || !utf8.Valid(name) || cursor(string(name)) != text {
 		return "", &apierr.Error{ErrCode: apierr.Malformed, Detail: "cursor is not one that a page gave", Field: "cursor"}
 	}
 	return string(name), nil

@@ -92,6 +92,9 @@ func (a *api) serve(op operation, h func(*call) error) http.HandlerFunc {
 			err = h(&c)
 		}
 		outcome = err
+		if err != nil && r.Context().Err() != nil {
+			outcome = errClientGone // whatever else went wrong, nobody waits for it
+		}
 		a.auditLine(&op, &c, err)
 		if err != nil {
 			writeProblem(w, r, err)

@@ -19,37 +19,17 @@ type file struct {
 // maxFile bounds what is read: some 10,000 keys.
 const maxFile = 4 << 20
 
-// read returns the keys of the file at path, by id, and what the file looked
-// like.
-func read(path string) (map[string]*Key, fs.FileInfo, error) {
-	f, err := os.Open(path)
+// read returns the keys of the file at path, by id.
+func read(path string) (map[string]*Key, error) {
+	all, err := List(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("key file: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, fmt.Errorf("key file: %w", err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return nil, info, fmt.Errorf("key file %s: mode %v lets others write it", path, info.Mode().Perm())
-	}
-	body, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, info, fmt.Errorf("key file: %w", err)
-	}
-	if len(body) > maxFile {
-		return nil, info, fmt.Errorf("key file %s: more than %d bytes", path, maxFile)
-	}
-	all, err := parse(body)
-	if err != nil {
-		return nil, info, fmt.Errorf("key file %s: %w", path, err)
+		return nil, err
 	}
 	known := make(map[string]*Key, len(all))
 	for i := range all {
 		known[all[i].ID] = &all[i]
 	}
-	return known, info, nil
+	return known, nil
 }
 
 // parse returns the keys of a file, each valid and each id once.
@@ -79,7 +59,7 @@ func parse(body []byte) ([]Key, error) {
 
 // List returns the keys of the file at path, in its order.
 func List(path string) ([]Key, error) {
-	body, err := os.ReadFile(path)
+	body, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("key file: %w", err)
 	}
@@ -88,6 +68,26 @@ func List(path string) ([]Key, error) {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
 	}
 	return all, nil
+}
+
+// load reads a file that nobody else may write.
+func load(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%s: mode %v lets others write it", path, info.Mode().Perm())
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: %d bytes, limit is %d", path, info.Size(), maxFile)
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
 // Add puts k into the file at path, which is made if there is none.
