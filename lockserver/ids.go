@@ -55,7 +55,7 @@ func parseRef(text string) (queue.Ref, bool) {
 		return ref, false
 	}
 	_, _ = idText.Decode(ref[:], []byte(text))
-	return ref, true
+	return ref, ref != queue.Ref{} // the zero ref stands for "none"
 }
 
 // canonicalID reports whether text could be an id or ref: 26 characters that
