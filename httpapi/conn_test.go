@@ -2,10 +2,13 @@ package httpapi_test
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -47,37 +50,71 @@ func rounds() int {
 // the next try at once, and not only when a TTL of nobody's is over.
 func TestWaiter_that_left_is_never_granted(t *testing.T) {
 	t.Parallel()
-	for name, leave := range map[string]func(*net.TCPConn) error{
-		"closed":      (*net.TCPConn).Close,
-		"half-closed": (*net.TCPConn).CloseWrite,
-		"reset": func(conn *net.TCPConn) error {
-			if err := conn.SetLinger(0); err != nil {
-				return err
-			}
-			return conn.Close()
-		},
+	reset := func(conn net.Conn) error {
+		if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	for name, tt := range map[string]struct {
+		dial  func(*testing.T) (*client, func() net.Conn)
+		leave func(net.Conn) error
+	}{
+		"closed":           {plain, net.Conn.Close},
+		"half-closed":      {plain, func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() }},
+		"reset":            {plain, reset},
+		"TLS, closed":      {overTLS, net.Conn.Close},
+		"TLS, half-closed": {overTLS, func(conn net.Conn) error { return conn.(*tls.Conn).CloseWrite() }},
+		"TLS, reset":       {overTLS, func(conn net.Conn) error { return reset(conn.(*tls.Conn).NetConn()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newClient(t)
+			c, dial := tt.dial(t)
 			for range rounds() {
-				holder := c.acquire(t, "lock", "")
-				conn := c.dial(t)
-				if _, err := io.WriteString(conn, rawPost("/v1/holds", acquireBody("lock", `,"wait":"30s","ttl":"1h"`))); err != nil {
-					t.Fatal(err)
-				}
-				c.awaitWaiters(t, "lock", 1)
-				if err := leave(conn); err != nil {
-					t.Fatal(err)
-				}
-				// No pause: the release races with the news that the waiter left.
-				c.release(t, holder)
-				next := decode[wire.Hold](t, c.send(t, "POST", "/v1/holds", acquireBody("lock", `,"wait":"5s"`)), http.StatusCreated)
-				c.release(t, next)
-				conn.Close()
+				leaveBeforeGrant(t, c, dial(), tt.leave)
 			}
 		})
 	}
+}
+
+func plain(t *testing.T) (*client, func() net.Conn) {
+	c := newClient(t)
+	return c, func() net.Conn { return c.dial(t) }
+}
+
+func overTLS(t *testing.T) (*client, func() net.Conn) {
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = httpapi.NewServer(newHandler(t, etcdtest.Server(t)))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	c := &client{srv, srv.Client()}
+	t.Cleanup(func() { c.http.CloseIdleConnections(); srv.Close() })
+	trust := c.http.Transport.(*http.Transport).TLSClientConfig.RootCAs
+	return c, func() net.Conn {
+		conn := tls.Client(c.dial(t), &tls.Config{RootCAs: trust, ServerName: "example.com"})
+		if err := conn.HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+}
+
+// leaveBeforeGrant lets a waiter leave while the holder releases.
+func leaveBeforeGrant(t *testing.T, c *client, conn net.Conn, leave func(net.Conn) error) {
+	t.Helper()
+	defer conn.Close()
+	holder := c.acquire(t, "lock", "")
+	if _, err := io.WriteString(conn, rawPost("/v1/holds", acquireBody("lock", `,"wait":"30s","ttl":"1h"`))); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitWaiters(t, "lock", 1)
+	if err := leave(conn); err != nil {
+		t.Fatal(err)
+	}
+	// No pause: the release races with the news that the waiter left.
+	c.release(t, holder)
+	next := decode[wire.Hold](t, c.send(t, "POST", "/v1/holds", acquireBody("lock", `,"wait":"5s"`)), http.StatusCreated)
+	c.release(t, next)
 }
 
 // Bytes behind a waiting request hide the end of the stream until the wait is

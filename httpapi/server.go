@@ -87,17 +87,47 @@ func peerLeft(ctx context.Context) bool {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = wrapped.NetConn() // TLS
 	}
+	for range unreadLooks {
+		switch look(conn) {
+		case streamEnded:
+			return true
+		case streamSilent:
+			return ctx.Err() != nil
+		}
+		// Bytes that net/http has not read yet may be the end of a TLS stream.
+		time.Sleep(unreadPause)
+	}
+	return ctx.Err() != nil
+}
+
+// Unread bytes are given 5 ms to be read. Those of a client that pipelines stay.
+const (
+	unreadLooks = 50
+	unreadPause = 100 * time.Microsecond
+)
+
+// streamState is what a socket would read next.
+type streamState uint8
+
+const (
+	streamSilent streamState = iota // nothing, yet
+	streamUnread                    // bytes; an end behind them is hidden
+	streamEnded
+)
+
+// look asks the socket of conn. Where that cannot be done it says silent.
+func look(conn net.Conn) streamState {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
-		return false
+		return streamSilent
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return true // closed on our side
+		return streamEnded // closed on our side
 	}
-	left := false
-	if err := raw.Control(func(fd uintptr) { left = endOfStream(fd) }); err != nil {
-		return true
+	state := streamEnded
+	if err := raw.Control(func(fd uintptr) { state = peek(fd) }); err != nil {
+		return streamEnded
 	}
-	return left
+	return state
 }

@@ -7,15 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endOfStream looks at what the socket would read next, without taking it. Data
-// hides an end that is behind it.
-func endOfStream(fd uintptr) bool {
+// peek looks at what the socket would read next, without taking it.
+func peek(fd uintptr) streamState {
 	var b [1]byte
 	n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	if err != nil {
-		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+		return streamSilent
+	case err != nil, n == 0:
+		return streamEnded
 	}
-	return n == 0
+	return streamUnread
 }
 
 // setUserTimeout bounds how long sent data may stay unacknowledged. Accepted

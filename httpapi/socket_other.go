@@ -4,8 +4,8 @@ package httpapi
 
 import "time"
 
-// endOfStream cannot look here; net/http's own watch remains.
-func endOfStream(uintptr) bool { return false }
+// peek cannot look here; net/http's own watch remains.
+func peek(uintptr) streamState { return streamSilent }
 
 // setUserTimeout has no portable counterpart; keep-alives remain.
 func setUserTimeout(uintptr, time.Duration) error { return nil }
