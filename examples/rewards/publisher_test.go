@@ -268,12 +268,23 @@ func TestPublisher_that_outlived_its_claim_changes_nothing(t *testing.T) {
 			<-wake
 		}
 	}
+	p, err := rewards.NewPublisher(slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
 	var late sync.WaitGroup
-	late.Go(func() { publish(t, slow) })
+	late.Go(func() { _ = p.Run(ctx) })
 	<-answered
-	publish(t, s.config(t)) // claims the row when the slow one's time is over
-	close(wake)
-	late.Wait()
+	quick := s.config(t)
+	quick.At = func(step rewards.Step, _ string) {
+		if step == rewards.Calling { // the row is claimed anew and still READY
+			stop()
+			close(wake)
+			late.Wait()
+		}
+	}
+	publish(t, quick)
 	s.check(t)
 }
 
