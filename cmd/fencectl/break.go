@@ -20,8 +20,7 @@ func (a *app) breakCommand() *cobra.Command {
 		Long: `End the hold that has this token. It does nothing when another has the lock by now.
 
 A break does not fence. The old holder may still be writing: its writes are refused
-once a higher token has reached the store. "fencectl pg advance RESOURCE --token N"
-does that at once.`,
+once a higher token has reached the store. "fencectl pg advance" does that at once.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := tokens.Parse(token)
@@ -51,7 +50,7 @@ func (a *app) breakHold(cmd *cobra.Command, c *clientsdk.Client, lock string, n 
 		return a.print(map[string]any{"lock": lock, "token": n, "ended": "broken"}, nil)
 	}
 	fmt.Fprintf(a.out, "broken: %s, token %d\n", safe(lock), n)
-	fmt.Fprintln(a.err, `its holder may still write: "fencectl pg advance RESOURCE --token N" with a newer token makes the store refuse it`)
+	fmt.Fprintf(a.err, "its holder may still write; make the store refuse it at once with: fencectl pg advance RESOURCE --token %d (one-shot writers: %d)\n", n+1, n)
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (a *app) root() *cobra.Command {
 		a.listCommand(), a.getCommand(), a.historyCommand(), a.watchCommand(), a.sessionsCommand(), a.statusCommand(),
 		a.runCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
-		a.checkCommand(), a.breakCommand(),
+		a.checkCommand(), a.breakCommand(), a.pgCommand(),
 		exitCodesTopic(),
 	)
 	return root

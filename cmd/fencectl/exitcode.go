@@ -55,11 +55,14 @@ func usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 // exitCode returns the code that goes with err.
 func exitCode(err error) int {
 	var u usageError
+	var store *storeError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &u):
 		return apierr.ExitUsage
+	case errors.As(err, &store):
+		return store.exit
 	case errors.Is(err, clientsdk.ErrUnavailable):
 		return apierr.ExitUnreachable
 	case errors.Is(err, context.Canceled):

@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
 
 // asProgram makes the test binary behave as fencectl, for tests of whole processes.
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(asProgram)
 		main()
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main(m))
 }
 
 // bundle is a fake server behind a socket, and an environment that names it.
