@@ -149,10 +149,8 @@ func openUnitHolds[U any](ctx context.Context, h Harness[U]) error {
 	if _, err := h.Guard().Advance(ctx, u, claim("a", 6, tokens.OneShot)); err != nil {
 		return errors.Join(err, h.Rollback(ctx, u))
 	}
-	higher := claim("a", 7, tokens.OneShot)
-	higher.Deadline = time.Now().Add(300 * time.Millisecond)
-	if d, err := do(ctx, h, higher, "7"); !errors.Is(err, tokens.ErrBusy) || d.Outcome != 0 {
-		return errors.Join(fmt.Errorf("higher token beside an open unit: got %+v, error %w; want ErrBusy", d, orNil(err)), h.Rollback(ctx, u))
+	if err := mustBeBusy(ctx, h, claim("a", 7, tokens.OneShot)); err != nil {
+		return errors.Join(err, h.Rollback(ctx, u))
 	}
 	return inOrder(
 		func() error { return wantFence(ctx, h, "a", 0) }, // only what is committed
@@ -160,6 +158,21 @@ func openUnitHolds[U any](ctx context.Context, h Harness[U]) error {
 		func() error { return h.Commit(ctx, u) },
 		func() error { return accept(ctx, h, claim("a", 7, tokens.OneShot)) },
 	)
+}
+
+// mustBeBusy makes a claim with little time behind an open unit.
+func mustBeBusy[U any](ctx context.Context, h Harness[U], c tokens.Claim) error {
+	u, err := h.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	c.Deadline = time.Now().Add(400 * time.Millisecond)
+	d, err := h.Guard().Advance(ctx, u, c)
+	if !errors.Is(err, tokens.ErrBusy) || d.Outcome != 0 {
+		err = fmt.Errorf("higher token beside an open unit: got %+v, error %w; want ErrBusy", d, orNil(err))
+		return errors.Join(err, h.Rollback(ctx, u))
+	}
+	return h.Rollback(ctx, u)
 }
 
 // cancelLimit is how soon a wait must end after its context.

@@ -173,7 +173,7 @@ type unit struct {
 func (u unit) once(ctx context.Context) error {
 	inner, err := u.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL(u.claim.Deadline)})
 	if err != nil {
-		return Classify(err)
+		return notThrough(ctx, Classify(err))
 	}
 	tx := &boundTx{Tx: inner, limits: &limits{deadline: u.claim.Deadline, set: time.Now()}}
 	if err := u.run(ctx, tx); err != nil {
@@ -185,7 +185,7 @@ func (u unit) once(ctx context.Context) error {
 
 func (u unit) run(ctx context.Context, tx *boundTx) error {
 	if _, err := (&Guard{}).Advance(ctx, tx.Tx, u.claim); err != nil {
-		return err
+		return notThrough(ctx, err)
 	}
 	if err := u.fn(ctx, tx); err != nil {
 		if tx.limits.err != nil {
@@ -194,6 +194,15 @@ func (u unit) run(ctx context.Context, tx *boundTx) error {
 		return Classify(err)
 	}
 	return ended(ctx)
+}
+
+// notThrough says of a try that was out of time before fn could be called that it
+// was kept waiting: by the fence's holder, or for a connection.
+func notThrough(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", tokens.ErrBusy, err)
+	}
+	return err
 }
 
 // Commit commits tx as [WithFence] does, for those who use a [Guard] in their own

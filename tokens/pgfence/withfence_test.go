@@ -142,6 +142,19 @@ func TestWithFence_LeavesOtherErrorsAlone(t *testing.T) {
 	}
 }
 
+// Out of time for want of a connection: nothing was written, so it is busy too.
+func TestWithFence_NoConnection(t *testing.T) {
+	t.Parallel()
+	pool := install(t)
+	narrow := pgtest.NewPool(t, pool.Config().ConnString()+"&pool_max_conns=1")
+	begin(t, narrow, pgx.ReadCommitted)
+	c := claim("account/42", 7, tokens.OneShot)
+	c.Deadline = time.Now().Add(200 * time.Millisecond)
+	if err := pgfence.WithFence(t.Context(), narrow, c, add(5)); !errors.Is(err, tokens.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want ErrBusy and DeadlineExceeded", err)
+	}
+}
+
 // The budget is the lease. Case 17: when it runs out, the answer is not Stale.
 func TestWithFence_BudgetRunsOut(t *testing.T) {
 	t.Parallel()
@@ -158,7 +171,7 @@ func TestWithFence_BudgetRunsOut(t *testing.T) {
 	}
 
 	c = claim("account/43", 7, tokens.OneShot)
-	c.Deadline = time.Now().Add(400 * time.Millisecond)
+	c.Deadline = time.Now().Add(2 * time.Second)
 	err = pgfence.WithFence(t.Context(), pool, c, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "DO $$ BEGIN RAISE EXCEPTION 'by the test' USING ERRCODE = '40001'; END $$")
 		return err
