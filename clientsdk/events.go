@@ -41,7 +41,7 @@ const eventSilence = 25 * time.Second
 
 // Events yields what happens to locks, as it happens, until ctx or the client ends or
 // the loop stops. Lost connections are resumed where they broke off, on any server; an
-// event "resync" comes where the gap was too long. The last pair may be an error: a
+// event "resync" comes where the gap was too long, or came before the first event. The last pair may be an error: a
 // refusal, or [ErrUnavailable].
 func (c *Client) Events(ctx context.Context, opts *EventsOptions) iter.Seq2[Event, error] {
 	var o EventsOptions
@@ -72,6 +72,7 @@ type eventStream struct {
 	c       *Client
 	opts    EventsOptions
 	yield   func(Event, error) bool
+	opened  bool
 	stopped bool
 }
 
@@ -97,6 +98,11 @@ func (s *eventStream) read(ctx context.Context) error {
 		return err
 	}
 	defer body.Close()
+	if s.opened && s.opts.After == "" && !s.yield(Event{Kind: wire.EventResync}, nil) {
+		s.stopped = true // what happened between the two connections has no number to resume at
+		return nil
+	}
+	s.opened = true
 	var ev Event
 	lines := bufio.NewScanner(body)
 	for lines.Scan() {

@@ -30,6 +30,7 @@ func TestReal(t *testing.T) {
 	t.Run("a partition", func(t *testing.T) { t.Parallel(); realPartition(t, srv) })
 	t.Run("a dead connection", func(t *testing.T) { t.Parallel(); realDeadConnection(t, srv) })
 	t.Run("a hundred waits", func(t *testing.T) { t.Parallel(); realHundredWaits(t, srv) })
+	t.Run("events", func(t *testing.T) { t.Parallel(); realEvents(t, srv) })
 	t.Run("a frozen holder", func(t *testing.T) { t.Parallel(); realFrozenHolder(t, srv) })
 }
 
@@ -294,6 +295,71 @@ func realHundredWaits(t *testing.T, srv *sdktest.Process) {
 	client.Close()
 	if info := b.lock(t.Name()); info.State != "free" {
 		t.Errorf("lock is %s with %d waiters after all have left", info.State, info.Waiters)
+	}
+}
+
+// Events go on where a cut connection left off: none is lost and none comes twice.
+func realEvents(t *testing.T, srv *sdktest.Process) {
+	b := realSetup(t, srv)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	events := make(chan clientsdk.Event, 100)
+	go func() {
+		defer close(events)
+		for ev, err := range b.client.Events(ctx, &clientsdk.EventsOptions{Prefix: t.Name()}) {
+			if err != nil {
+				t.Errorf("events: %v", err)
+				return
+			}
+			events <- ev
+		}
+	}()
+	b.awaitEvents(t.Name()+"/ready", events)
+	for i := range 5 {
+		lock := fmt.Sprint(t.Name(), "/", i)
+		h, err := b.direct.Acquire(ctx, lock, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.proxy.CutAll()
+		if err := h.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{"granted", "released"} {
+			ev := <-events
+			for ev.Kind == "queued" {
+				ev = <-events
+			}
+			if ev.Kind != kind || ev.Lock != lock || ev.Token != h.Token() || ev.ID == "" {
+				t.Fatalf("event %+v, want %s of %q with token %d", ev, kind, lock, h.Token())
+			}
+		}
+	}
+	cancel()
+	for range events {
+	}
+}
+
+// awaitEvents takes and releases lock until the stream tells of it, and drains that.
+func (b *realBundle) awaitEvents(lock string, events <-chan clientsdk.Event) {
+	b.Helper()
+	ctx := context.Background()
+	for {
+		h, err := b.direct.Acquire(ctx, lock, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := h.Release(ctx); err != nil {
+			b.Fatal(err)
+		}
+		select {
+		case ev := <-events:
+			for ev.Kind != "released" || ev.Token != h.Token() {
+				ev = <-events
+			}
+			return
+		case <-time.After(50 * time.Millisecond): // not subscribed yet
+		}
 	}
 }
 
