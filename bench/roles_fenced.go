@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/httpapi"
+	"github.com/fenced/fenced/lockserver"
+	"github.com/fenced/fenced/lockserver/embedded"
+)
+
+// engine is a lock engine on its own embedded etcd, which nobody compacts: no run
+// is long enough to need it.
+type engine struct {
+	*lockserver.Server
+	stop func()
+}
+
+func startEngine(ctx context.Context, dir string) (*engine, error) {
+	start, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	node, err := embedded.Start(start, embedded.Config{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	server, err := lockserver.New(lockserver.Config{Client: node.Client(), Alone: true, IssuedFile: dir + ".issued"})
+	if err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
+	run, cancelRun := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Run(run) }) // its failure shows in the calls
+	e := &engine{server, func() {
+		cancelRun()
+		running.Wait()
+		_ = node.Close()
+	}}
+	if err := server.WaitReady(start); err != nil {
+		e.stop()
+		return nil, err
+	}
+	return e, nil
+}
+
+// serveEngine drives the engine from inside its process.
+func serveEngine(ctx context.Context, dir string, c *console) error {
+	e, err := startEngine(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	return c.talk(nil, driver(ctx, func(i int) func(context.Context) error {
+		lock := fmt.Sprintf("bench/own/%d", i)
+		return func(ctx context.Context) error {
+			hold, err := e.Acquire(ctx, lockserver.AcquireRequest{Lock: lock, Owner: "bench", Wait: time.Second})
+			if err != nil {
+				return err
+			}
+			return e.Release(ctx, hold.ID)
+		}
+	}))
+}
+
+// memory is what a server weighs.
+type memory struct {
+	HeapKiB     float64 `json:"heap_kib"` // live after a collection
+	ResidentKiB float64 `json:"resident_kib"`
+}
+
+// serveFenced is fenced serve with a view inside: "memory" weighs the server,
+// "profile FILE" starts a CPU profile and "profiled" ends it, "heap FILE" writes a
+// heap profile.
+func serveFenced(ctx context.Context, dir string, c *console) error {
+	e, err := startEngine(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	handler, err := httpapi.New(httpapi.Config{Engine: e.Server, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	listener, err := httpapi.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer serveHTTP(handler, listener)()
+	return c.talk(address{listener.Addr().String()}, inspect)
+}
+
+// serveHTTP returns what ends it.
+func serveHTTP(handler http.Handler, listener net.Listener) (stop func()) {
+	server := httpapi.NewServer(handler)
+	done := make(chan struct{})
+	go func() {
+		_ = server.Serve(listener) // its failure shows in the calls
+		close(done)
+	}()
+	return func() {
+		_ = server.Close()
+		<-done
+	}
+}
+
+func inspect(verb string, args []string) (any, error) {
+	switch {
+	case verb == "memory":
+		runtime.GC()
+		runtime.GC() // what the first one found in sync.Pools goes with the second
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return memory{HeapKiB: float64(m.HeapAlloc) / 1024, ResidentKiB: residentKiB()}, nil
+	case verb == "profile" && len(args) == 1:
+		file, err := os.Create(args[0])
+		if err != nil {
+			return nil, err
+		}
+		return nil, pprof.StartCPUProfile(file)
+	case verb == "profiled":
+		pprof.StopCPUProfile()
+		return nil, nil
+	case verb == "heap" && len(args) == 1:
+		file, err := os.Create(args[0])
+		if err != nil {
+			return nil, err
+		}
+		runtime.GC()
+		return nil, errors.Join(pprof.WriteHeapProfile(file), file.Close())
+	}
+	return nil, unknown(verb)
+}

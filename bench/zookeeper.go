@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// zookeeperJar is where Debian's package puts ZooKeeper; its manifest names the
+// rest of the class path.
+const zookeeperJar = "/usr/share/java/zookeeper.jar"
+
+// startZooKeeper starts a server with its own configuration and ZooKeeper's own
+// default of fsync before each answer. It returns errMissing where it cannot be.
+func startZooKeeper(ctx context.Context, dir string) (*process, string, error) {
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, "", missing("zookeeper", "java is not installed")
+	}
+	if _, err := os.Stat(zookeeperJar); err != nil {
+		return nil, "", missing("zookeeper", zookeeperJar+" is not there")
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, "", err
+	}
+	config := filepath.Join(dir, "zoo.cfg")
+	_, port, _ := net.SplitHostPort(addr)
+	text := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%s\n"+
+		"maxClientCnxns=0\nadmin.enableServer=false\n", dir, port)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, "", err
+	}
+	p, err := spawn("zookeeper", exec.Command(java, "-cp", zookeeperJar, "-Xms256m", "-Xmx1g",
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", config))
+	if err != nil {
+		return nil, "", err
+	}
+	err = p.waitFor(ctx, 50*time.Millisecond, func() error { return pingZooKeeper(addr) })
+	if err != nil {
+		p.stop()
+		return nil, "", err
+	}
+	return p, addr, nil
+}
+
+// pingZooKeeper opens a session: a server that only listens is not ready yet.
+func pingZooKeeper(addr string) error {
+	c, err := newZooKeeper(addr)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	_, _, err = c.conn.Exists("/")
+	return err
+}
+
+type zooKeeperClient struct{ conn *zk.Conn }
+
+type quietLogger struct{}
+
+func (quietLogger) Printf(string, ...any) {}
+
+func newZooKeeper(addr string) (*zooKeeperClient, error) {
+	conn, _, err := zk.Connect([]string{addr}, benchTTL, zk.WithLogger(quietLogger{}))
+	if err != nil {
+		return nil, err
+	}
+	return &zooKeeperClient{conn}, nil
+}
+
+// cycle is the lock recipe of ZooKeeper's documentation, as its Go client has it.
+func (c *zooKeeperClient) cycle(_ context.Context, lock string) error {
+	l := zk.NewLock(c.conn, "/"+lock, zk.WorldACL(zk.PermAll))
+	if err := l.Lock(); err != nil {
+		return err
+	}
+	return l.Unlock()
+}
+
+func (c *zooKeeperClient) close() { c.conn.Close() }
