@@ -2,12 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fenced/fenced/lockserver/embedded"
 )
 
 // newCommand returns the command tree.
@@ -18,26 +24,120 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), healthCommand(), versionCommand())
+	root.AddCommand(serveCommand(), configCommand(), restoreCommand(), healthCommand(), versionCommand())
 	return root
 }
 
 func serveCommand() *cobra.Command {
-	config := defaultConfig()
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server until it is told to stop by SIGINT or SIGTERM",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			program, err := New(config, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			return program.Run(cmd.Context())
-		},
+		Long: `Run the server until it is told to stop by SIGINT or SIGTERM.
+
+The store is an etcd inside the process, alone and with no open port; a member of
+an embedded cluster with --initial-cluster; or an etcd that runs by itself with
+--etcd-endpoints.` + settingsHelp,
+		Args: cobra.NoArgs,
 	}
-	config.flags(cmd.Flags())
+	config, configure := configured(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if _, err := configure(); err != nil {
+			return err
+		}
+		program, err := New(config, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return program.Run(cmd.Context())
+	}
 	return cmd
+}
+
+const settingsHelp = `
+
+Each flag can also be given in the environment, --data-dir as FENCED_DATA_DIR, or
+in the YAML or JSON file of --config, as data-dir: a flag wins over the
+environment, that over the file, that over the default.`
+
+// configured gives cmd the flags of all settings, and --config. The function that
+// it returns must be called when the command runs: it reads the environment and the
+// file and returns where each setting comes from.
+func configured(cmd *cobra.Command) (*Config, func() (map[string]string, error)) {
+	config := defaultConfig()
+	settings := config.settings()
+	var file string
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&file, "config", "", "config file, YAML or JSON (or FENCED_CONFIG)")
+	cmd.Flags().AddFlagSet(settings)
+	return config, func() (map[string]string, error) {
+		if file == "" {
+			file = os.Getenv(envName("config"))
+		}
+		return load(settings, os.Getenv, file)
+	}
+}
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the effective settings and where each comes from, secrets masked",
+		Long:  "Print the effective settings as a config file, and where each comes from. Secrets are masked." + settingsHelp,
+		Args:  cobra.NoArgs,
+	}
+	config, configure := configured(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		from, err := configure()
+		if err != nil {
+			return err
+		}
+		if err := config.validate(); err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(cmd.OutOrStdout(), render(config.settings(), func(f *pflag.Flag) (string, string) {
+			return "", from[f.Name]
+		}))
+		return err
+	}
+	return cmd
+}
+
+func restoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make an empty data directory from a snapshot file, so that tokens never go backwards",
+		Long: `Make an empty data directory from a snapshot file.
+
+Tokens go on 10^12 above the snapshot's. All holds and sessions of the snapshot are
+ended by the first server that starts on it: their tokens are older than those that
+were issued since. Of a cluster, every member restores the same file with its own
+--name and --data-dir and the same --initial-cluster, before any is started.` + settingsHelp,
+		Args: cobra.ExactArgs(1),
+	}
+	config, configure := configured(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := configure(); err != nil {
+			return err
+		}
+		return restore(config, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+func restore(config *Config, file string, out, logs io.Writer) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
+	if config.mode() == modeExternal {
+		return errors.New("restore: an external etcd is restored with etcdutl, --bump-revision and --mark-compacted; " +
+			"then run fencectl floor raise before anybody acquires")
+	}
+	id, err := embedded.Restore(file, config.embedded(newLogger(config, logs)))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "restored %s into %s (restore %s)\nstart fenced serve on it: all holds of the snapshot are ended then\n",
+		file, config.DataDir, id)
+	return err
 }
 
 func healthCommand() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,49 +18,122 @@ const (
 	defaultDataDir = "fenced-data"
 )
 
-// Config is what fenced serve can be told.
+// Config is what fenced can be told. The table in settings gives each field its
+// flag, its environment variable and its key in the config file.
 type Config struct {
-	// Listen is the address of the HTTP service; port 0 picks a free one.
-	Listen string
-	// DataDir holds the embedded etcd's data.
-	DataDir string
-	// IssuedFile keeps the highest issued token. Defaults to DataDir + ".issued".
-	IssuedFile string
-	// Name tells servers apart in what they write.
-	Name string
-	// PublicHosts are the names by which clients may call the server, beside
-	// loopback names and the listen address.
+	Listen      string
 	PublicHosts []string
-	// MaxTTL is the longest TTL a caller may ask for.
-	MaxTTL time.Duration
-	// LogLevel is debug, info, warn or error; LogFormat is text or json.
-	LogLevel, LogFormat string
+	MaxTTL      time.Duration
+	LogLevel    string
+	LogFormat   string
+
+	Name       string
+	DataDir    string
+	IssuedFile string // "" means DataDir + ".issued"
+
+	// The members of an embedded cluster; InitialCluster turns the mode on.
+	InitialCluster string
+	ListenPeer     string
+	Join           bool
+	PeerCert       string
+	PeerKey        string
+	PeerCA         string
+	InsecurePeers  bool
+
+	// An external etcd; EtcdEndpoints turns the mode on.
+	EtcdEndpoints    []string
+	EtcdCert         string
+	EtcdKey          string
+	EtcdCA           string
+	EtcdUser         string
+	EtcdPassword     string
+	EtcdPasswordFile string
+	Prefix           string
+	ClusterID        string
+	AllowOldEtcd     bool
 }
 
 func defaultConfig() *Config {
 	return &Config{
 		Listen: defaultListen, DataDir: defaultDataDir, Name: "fenced", MaxTTL: lockserver.MaxTTL,
-		LogLevel: "info", LogFormat: "text",
+		LogLevel: "info", LogFormat: "text", Prefix: lockserver.DefaultPrefix,
 	}
 }
 
-func (c *Config) flags(f *pflag.FlagSet) {
+// settings is the one table of what can be set. Flags, environment, config file,
+// help, the sample file and the output of fenced config all come from it.
+func (c *Config) settings() *pflag.FlagSet {
+	f := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	f.SortFlags = false
 	f.StringVar(&c.Listen, "listen", c.Listen, "address of the HTTP service")
-	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "directory of the embedded etcd's data")
-	f.StringVar(&c.IssuedFile, "issued-file", "", "file of the highest issued token (default: the data directory + .issued)")
-	f.StringVar(&c.Name, "name", c.Name, "name of this server in lists and logs")
-	f.StringSliceVar(&c.PublicHosts, "public-host", nil, "host name by which clients call the server (repeatable)")
+	f.StringSliceVar(&c.PublicHosts, "public-host", c.PublicHosts, "host name by which clients call the server (repeatable)")
 	f.DurationVar(&c.MaxTTL, "max-ttl", c.MaxTTL, "longest TTL that a caller may ask for, 1s to 1h")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
+	f.StringVar(&c.Name, "name", c.Name, "name of this server in lists and logs, and of this member in --initial-cluster")
+	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "directory of the embedded etcd; the server's own files lie beside it")
+	f.StringVar(&c.IssuedFile, "issued-file", c.IssuedFile, "file of the highest issued token (default: the data directory + .issued)")
+
+	f.StringVar(&c.InitialCluster, "initial-cluster", c.InitialCluster, "embedded cluster: all 3 or 5 members as name=url,... with the URLs for peers")
+	f.StringVar(&c.ListenPeer, "listen-peer", c.ListenPeer, "embedded cluster: URL to await peers at (default: this member's in --initial-cluster)")
+	f.BoolVar(&c.Join, "join", c.Join, "embedded cluster: join a running cluster, to which this member was added before")
+	f.StringVar(&c.PeerCert, "peer-cert", c.PeerCert, "embedded cluster: certificate file of this member, for both directions")
+	f.StringVar(&c.PeerKey, "peer-key", c.PeerKey, "embedded cluster: key file of the certificate")
+	f.StringVar(&c.PeerCA, "peer-ca", c.PeerCA, "embedded cluster: CA file that the certificates of peers must come from")
+	f.BoolVar(&c.InsecurePeers, "insecure-peers", c.InsecurePeers, "embedded cluster: allow peers without TLS on addresses that others can reach")
+
+	f.StringSliceVar(&c.EtcdEndpoints, "etcd-endpoints", c.EtcdEndpoints, "external etcd: its client URLs, instead of an embedded one")
+	f.StringVar(&c.EtcdCert, "etcd-cert", c.EtcdCert, "external etcd: client certificate file")
+	f.StringVar(&c.EtcdKey, "etcd-key", c.EtcdKey, "external etcd: key file of the certificate")
+	f.StringVar(&c.EtcdCA, "etcd-ca", c.EtcdCA, "external etcd: CA file of its certificate")
+	f.StringVar(&c.EtcdUser, "etcd-user", c.EtcdUser, "external etcd: user; it needs a role with readwrite on the prefix and nothing else")
+	f.StringVar(&c.EtcdPassword, "etcd-password", c.EtcdPassword, "external etcd: password; rather use --etcd-password-file")
+	f.StringVar(&c.EtcdPasswordFile, "etcd-password-file", c.EtcdPasswordFile, "external etcd: file that holds the password")
+	f.StringVar(&c.Prefix, "prefix", c.Prefix, "external etcd: where the keys of this deployment lie; ends in a slash")
+	f.StringVar(&c.ClusterID, "cluster-id", c.ClusterID, "external etcd: id of this deployment, the same on all its servers (default: made by the first)")
+	f.BoolVar(&c.AllowOldEtcd, "allow-old-etcd", c.AllowOldEtcd, "external etcd: accept versions with known faults in watches and reads")
+	return f
 }
 
+// secrets are the settings that fenced config masks.
+var secrets = map[string]bool{"etcd-password": true}
+
+// The three modes, as GET /v1/status tells them.
+const (
+	modeEmbedded = "embedded"
+	modeCluster  = "cluster"
+	modeExternal = "external"
+)
+
+func (c *Config) mode() string {
+	switch {
+	case len(c.EtcdEndpoints) > 0:
+		return modeExternal
+	case c.InitialCluster != "":
+		return modeCluster
+	}
+	return modeEmbedded
+}
+
+// where tells people where the data is.
+func (c *Config) where() string {
+	switch c.mode() {
+	case modeExternal:
+		return fmt.Sprintf("data is in etcd at %s, under %s", strings.Join(c.EtcdEndpoints, ", "), c.Prefix)
+	case modeCluster:
+		return fmt.Sprintf("data is in %s, member %s of %s", c.DataDir, c.Name, c.InitialCluster)
+	}
+	return "data is in " + c.DataDir
+}
+
+// validate checks what no package below checks and fills in what depends on other
+// settings.
 func (c *Config) validate() error {
 	if c.DataDir == "" {
 		return errors.New("--data-dir must not be empty")
 	}
 	if c.IssuedFile == "" {
-		c.IssuedFile = filepath.Clean(c.DataDir) + ".issued"
+		c.IssuedFile = c.beside(".issued")
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		return fmt.Errorf("--log-format %q must be text or json", c.LogFormat)
@@ -68,5 +142,46 @@ func (c *Config) validate() error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("--log-level %q must be debug, info, warn or error", c.LogLevel)
 	}
+	return c.validateMode()
+}
+
+// validateMode refuses settings of one mode in another: they would do nothing, and
+// whoever gave them believes otherwise.
+func (c *Config) validateMode() error {
+	cluster := []string{"listen-peer", "join", "peer-cert", "peer-key", "peer-ca", "insecure-peers"}
+	external := []string{
+		"etcd-cert", "etcd-key", "etcd-ca", "etcd-user", "etcd-password", "etcd-password-file", "prefix",
+		"cluster-id", "allow-old-etcd",
+	}
+	mode := c.mode()
+	switch {
+	case mode == modeExternal && c.InitialCluster != "":
+		return errors.New("--initial-cluster and --etcd-endpoints exclude each other")
+	case mode != modeCluster && c.given(cluster) != "":
+		return fmt.Errorf("--%s needs --initial-cluster", c.given(cluster))
+	case mode != modeExternal && c.given(external) != "":
+		return fmt.Errorf("--%s needs --etcd-endpoints", c.given(external))
+	case c.EtcdPassword != "" && c.EtcdPasswordFile != "":
+		return errors.New("--etcd-password and --etcd-password-file exclude each other")
+	case (c.EtcdUser == "") != (c.EtcdPassword == "" && c.EtcdPasswordFile == ""):
+		return errors.New("--etcd-user and a password must be given together")
+	case (c.EtcdCert == "") != (c.EtcdKey == ""):
+		return errors.New("--etcd-cert and --etcd-key must be given together")
+	}
 	return nil
 }
+
+// given returns the first of the named settings that differs from its default.
+func (c *Config) given(names []string) string {
+	mine, defaults := c.settings(), defaultConfig().settings()
+	for _, name := range names {
+		if mine.Lookup(name).Value.String() != defaults.Lookup(name).Value.String() {
+			return name
+		}
+	}
+	return ""
+}
+
+// beside returns the name of a file of this server: its data directory's and an
+// ending, so that a wiped directory does not take the file along.
+func (c *Config) beside(ending string) string { return filepath.Clean(c.DataDir) + ending }

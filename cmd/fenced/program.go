@@ -13,15 +13,11 @@ import (
 
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/lockserver"
-	"github.com/fenced/fenced/lockserver/embedded"
 )
 
-const (
-	startTimeout = 30 * time.Second
-	// stopTimeout bounds the open requests at the end; the engine gives waiters
-	// their answer in less.
-	stopTimeout = 5 * time.Second
-)
+// stopTimeout bounds the open requests at the end; the engine gives waiters their
+// answer in less.
+const stopTimeout = 5 * time.Second
 
 // Program is a running server: etcd, the engine and the HTTP service, wired.
 type Program struct {
@@ -61,27 +57,22 @@ func (p *Program) Addr() string { return p.listener.Addr().String() }
 // waiters get a retryable answer, holds stay held.
 func (p *Program) Run(ctx context.Context) error {
 	defer func() { _ = p.listener.Close() }()
-	start, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	node, err := embedded.Start(start, embedded.Config{Dir: p.config.DataDir, Logger: p.log})
+	store, err := openStore(ctx, p.config, p.log)
 	if err != nil {
 		return err
 	}
-	err = p.serve(ctx, node)
-	return errors.Join(err, node.Close())
+	err = p.serve(ctx, store)
+	return errors.Join(foreign(err), store.close())
 }
 
-// serve runs the engine and the HTTP service on the node.
-func (p *Program) serve(ctx context.Context, node *embedded.Node) error {
-	engine, err := lockserver.New(lockserver.Config{
-		Client: node.Client(), Name: p.config.Name, Alone: true, MaxTTL: p.config.MaxTTL, Logger: p.log,
-		IssuedFile: p.config.IssuedFile,
-	})
+// serve runs the engine and the HTTP service on the store.
+func (p *Program) serve(ctx context.Context, store *store) error {
+	engine, err := lockserver.New(store.engine)
 	if err != nil {
 		return err
 	}
 	handler, err := httpapi.New(httpapi.Config{
-		Engine: engine, Version: version, Mode: "embedded", PublicHosts: p.config.PublicHosts, Logger: p.log,
+		Engine: engine, Version: version, Mode: p.config.mode(), PublicHosts: p.config.PublicHosts, Logger: p.log,
 	})
 	if err != nil {
 		return err
@@ -92,7 +83,7 @@ func (p *Program) serve(ctx context.Context, node *embedded.Node) error {
 	failed := make(chan error, 3)
 	var parts sync.WaitGroup
 	parts.Go(func() { failed <- engine.Run(ctx) })
-	parts.Go(func() { node.Upkeep(ctx, revisionOf(engine), p.log) })
+	parts.Go(func() { store.upkeep(ctx, revisionOf(engine)) })
 	parts.Go(func() {
 		if err := server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serve: %w", err)
@@ -102,7 +93,7 @@ func (p *Program) serve(ctx context.Context, node *embedded.Node) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
-	case err = <-node.Err():
+	case err = <-store.failed:
 	}
 	cancel() // the engine answers its waiters, then Shutdown finds no request open
 	stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -129,8 +120,8 @@ func (p *Program) greet(ctx context.Context, engine *lockserver.Server) {
 		return
 	}
 	_, _ = fmt.Fprintf(p.out, `fenced %s listens on http://%s
-data is in %s
+%s
 try it:
   curl -s http://%s/v1/holds -H 'Content-Type: application/json' -d '{"lock":"orders/42","owner":"me","ttl":"30s"}'
-`, version, p.Addr(), p.config.DataDir, p.Addr())
+`, version, p.Addr(), p.config.where(), p.Addr())
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,38 +23,73 @@ import (
 func startProgram(t *testing.T, dir string) (url, greeting string, stop func() error) {
 	t.Helper()
 	config := defaultConfig()
-	config.Listen, config.DataDir = "127.0.0.1:0", dir
+	config.DataDir = dir
+	return startConfig(t, config)
+}
+
+func startConfig(t *testing.T, config *Config) (url, greeting string, stop func() error) {
+	t.Helper()
+	program := launch(t, config)
+	lines := bufio.NewScanner(program.out)
+	for range 4 {
+		if !lines.Scan() {
+			t.Fatalf("the server did not start: %v\n%s", program.stop(), program.logs.String())
+		}
+		greeting += lines.Text() + "\n"
+	}
+	return program.url, greeting, program.stop
+}
+
+// launched is a program that runs; it may not have greeted yet.
+type launched struct {
+	url  string
+	out  io.Reader
+	logs *logBuffer
+	stop func() error
+}
+
+// logBuffer may be read while it is written.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// launch runs a server on a free port without waiting for its greeting.
+func launch(t *testing.T, config *Config) *launched {
+	t.Helper()
+	config.Listen = "127.0.0.1:0"
 	out, in := io.Pipe()
-	var logs bytes.Buffer
-	program, err := New(config, in, &logs)
+	logs := new(logBuffer)
+	program, err := New(config, in, logs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- program.Run(ctx); _ = in.Close() }()
-	lines := bufio.NewScanner(out)
-	for range 4 {
-		if !lines.Scan() {
-			t.Fatalf("the server did not start: %v\n%s", <-done, logs.String())
-		}
-		greeting += lines.Text() + "\n"
-	}
-	stopped := false
-	stop = func() error {
-		if stopped {
-			return nil
-		}
-		stopped = true
+	stop := sync.OnceValue(func() error {
 		cancel()
+		_ = out.Close() // a greeting that nobody reads must not hold the program
 		return <-done
-	}
+	})
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
 			t.Errorf("run: %v\n%s", err, logs.String())
 		}
 	})
-	return "http://" + program.Addr(), greeting, stop
+	return &launched{url: "http://" + program.Addr(), out: out, logs: logs, stop: stop}
 }
 
 func post(t *testing.T, url, body string) (*http.Response, wire.Hold) {
@@ -148,18 +184,23 @@ func TestProgram_StopAnswersWaiters(t *testing.T) {
 // awaitWaiter reads the event stream until a hold is queued.
 func awaitWaiter(t *testing.T, url string) {
 	t.Helper()
-	resp, err := http.Get(url + "/v1/events?prefix=a")
+	awaitWaiterOf(t, url, "a")
+}
+
+func awaitWaiterOf(t *testing.T, url, lock string) {
+	t.Helper()
+	resp, err := http.Get(url + "/v1/events?prefix=" + lock)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	lock, err := http.Get(url + "/v1/lock?name=a")
+	now, err := http.Get(url + "/v1/lock?name=" + lock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = lock.Body.Close() }()
+	defer func() { _ = now.Body.Close() }()
 	var state wire.Lock
-	if err := json.NewDecoder(lock.Body).Decode(&state); err != nil {
+	if err := json.NewDecoder(now.Body).Decode(&state); err != nil {
 		t.Fatal(err)
 	}
 	if state.Waiters > 0 {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fenced/fenced/lockserver"
+	"github.com/fenced/fenced/lockserver/embedded"
+)
+
+// startTimeout bounds the start of a single node; it takes less than a second.
+const startTimeout = 30 * time.Second
+
+// store is where the engine keeps its log: an etcd in this process or another's.
+type store struct {
+	engine lockserver.Config // what the engine must know of it
+	failed <-chan error      // the end of the store; nil where it is not ours
+	upkeep func(ctx context.Context, revision func() int64)
+	close  func() error
+}
+
+// openStore opens the store that the config names.
+func openStore(ctx context.Context, config *Config, log *slog.Logger) (*store, error) {
+	open := openEmbedded
+	if config.mode() == modeExternal {
+		open = openExternal
+	}
+	s, err := open(ctx, config, log)
+	if err != nil {
+		return nil, err
+	}
+	s.engine.Name, s.engine.MaxTTL, s.engine.Logger = config.Name, config.MaxTTL, log
+	s.engine.IssuedFile = config.IssuedFile
+	return s, nil
+}
+
+// openEmbedded starts an etcd in this process. A member of a cluster serves from
+// the start and answers no_quorum until it has found the others.
+func openEmbedded(ctx context.Context, config *Config, log *slog.Logger) (*store, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	restored, err := embedded.RestoreID(config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	node, err := embedded.Start(ctx, config.embedded(log))
+	if err != nil {
+		return nil, err
+	}
+	return &store{
+		engine: lockserver.Config{
+			Client: node.Client(), Alone: config.mode() == modeEmbedded, Managed: true, Restored: restored,
+		},
+		failed: node.Err(),
+		upkeep: func(ctx context.Context, revision func() int64) { node.Upkeep(ctx, revision, log) },
+		close:  node.Close,
+	}, nil
+}
+
+func (c *Config) embedded(log *slog.Logger) embedded.Config {
+	config := embedded.Config{Dir: c.DataDir, Logger: log}
+	if c.mode() == modeCluster {
+		config.Cluster = &embedded.Cluster{
+			Name: c.Name, Initial: c.InitialCluster, Listen: c.ListenPeer, Existing: c.Join,
+			TLS:      embedded.PeerTLS{Cert: c.PeerCert, Key: c.PeerKey, CA: c.PeerCA},
+			Insecure: c.InsecurePeers,
+		}
+	}
+	return config
+}
