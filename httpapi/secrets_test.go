@@ -1,0 +1,95 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/httpapi"
+	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/etcdtest"
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/lockserver"
+)
+
+// A full run leaves its secrets (hold ids, session ids, API keys) in no log, list,
+// event, metric, error or store: only refs may stand there.
+func TestSecrets_stay_with_their_owners(t *testing.T) {
+	t.Parallel()
+	var logs lines
+	logger := slog.New(slog.NewJSONHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	node := etcdtest.Node(t)
+	engine, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true, Logger: logger})
+	ring := newKeyring(t)
+	key := ring.add("all", keys.Admin, "", keys.Quota{})
+	c := newClientWith(t, httpapi.Config{Engine: engine, Keys: ring.open(), Logger: logger, AccessLog: logger, Audit: logger})
+	auth := []string{"Authorization", "Bearer " + key}
+
+	var seen bytes.Buffer // what others can see
+	look := func(method, target, body string) {
+		t.Helper()
+		resp := c.send(t, method, target, body, auth...)
+		fmt.Fprintln(&seen, resp.Header)
+		if _, err := io.Copy(&seen, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	session := decode[wire.Session](t, c.send(t, "POST", "/v1/sessions", `{"owner":"w"}`, auth...), http.StatusCreated)
+	held := c.acquire(t, "secrets", `,"session":"`+session.Session+`"`, auth...)
+	released := c.acquire(t, "others", "", auth...)
+	c.send(t, "DELETE", "/v1/holds/"+released.Hold, "", auth...)
+	queued := decode[wire.Hold](t, c.send(t, "POST", "/v1/holds", acquireBody("secrets", `,"keep_place":true`),
+		append(auth, wire.IdempotencyKey, keyA)...), http.StatusAccepted)
+
+	look("POST", "/v1/holds", acquireBody("secrets", ""))
+	look("GET", "/v1/locks", "")
+	look("GET", "/v1/lock?name=secrets", "")
+	look("GET", "/v1/lock?name=others", "")
+	look("GET", "/v1/sessions", "")
+	look("GET", "/v1/status", "")
+	look("GET", "/metrics", "")
+	look("POST", "/v1/check", fmt.Sprintf(`[{"lock":"secrets","token":%d}]`, held.Token))
+	for _, hold := range []wire.Hold{released, queued} { // errors about a hold name it by its ref
+		look("POST", "/v1/holds/"+hold.Hold+"/renew", "")
+	}
+	look("GET", "/v1/holds/"+held.Hold+"x", "")
+	look("PUT", "/v1/holds/"+held.Hold, "")
+	look("POST", "/v1/break", fmt.Sprintf(`{"lock":"secrets","token":%d,"reason":"r"}`, held.Token))
+	look("DELETE", "/v1/sessions/"+session.Session, "")
+
+	stream := c.send(t, "GET", "/v1/events", "", append(auth, "Last-Event-ID", fmt.Sprintf("%d.0", session.Revision))...)
+	events := make([]byte, 16<<10)
+	n, err := io.ReadAtLeast(stream.Body, events, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen.Write(events[:n])
+	store, err := node.Client().Get(t.Context(), "", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range store.Kvs {
+		fmt.Fprintf(&seen, "%s %s\n", kv.Key, kv.Value)
+	}
+
+	text := seen.String() + logs.String()
+	for name, secret := range map[string]string{
+		"held hold": held.Hold, "released hold": released.Hold, "queued hold": queued.Hold,
+		"session": session.Session, "API key": key, "idempotency key": keyA, "idempotency key, plain": strings.ReplaceAll(keyA, "-", ""),
+	} {
+		if i := strings.Index(text, secret); i >= 0 {
+			t.Errorf("the %s shows: ...%s...", name, text[max(0, i-200):min(len(text), i+100)])
+		}
+	}
+	for _, ref := range []string{held.Ref, released.Ref, queued.Ref, session.Ref} {
+		if !strings.Contains(text, ref) {
+			t.Errorf("the ref %s shows nowhere: the test looks in the wrong places", ref)
+		}
+	}
+}
