@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 // Command demo shows the main job on real input: two worker processes pay the
 // rewards of a season's week; one is stopped for longer than its lease between
@@ -7,6 +7,7 @@
 //
 // It starts everything it needs, a lock service, a throwaway PostgreSQL and the
 // workers, leaves nothing behind, and exits with 1 if anything is not as it says.
+// It runs on Linux.
 package main
 
 import (

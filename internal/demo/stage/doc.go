@@ -5,6 +5,7 @@
 // What a process prints is kept and can be waited for; what it suffers is sent as a
 // signal. Nothing here waits for a length of time.
 //
-// A Stage and its processes may be used from any number of goroutines. On Linux
-// the processes end with the process that started them, also when it is killed.
+// A Stage and its processes may be used from any number of goroutines. The
+// processes end with the process that started them, also when it is killed; that,
+// and a signal that stops a chosen thread, is why all this needs Linux.
 package stage
