@@ -441,8 +441,10 @@ func (s *Server) answerLocked(ctx context.Context, l *local, sent, now time.Time
 	return s.holdLocked(l), nil
 }
 
-// giveUp withdraws a hold whose wait is over and waits until it is gone. Where
-// another request is bound to the hold, it stays.
+// giveUp withdraws a hold whose wait is over and waits until it is gone, for a
+// store without a quorum no longer than for the mirror: nobody is granted it any
+// more, so nothing has happened. Where another request is bound to the hold, it
+// stays.
 func (s *Server) giveUp(ctx context.Context, l *local) error {
 	d := &deletion{ref: l.hold.Ref, entry: endEntry{End: Cancelled}, done: make(chan struct{})}
 	s.mu.Lock()
@@ -457,7 +459,16 @@ func (s *Server) giveUp(ctx context.Context, l *local) error {
 	l.unsaid = true
 	s.deletes.add(d)
 	s.mu.Unlock()
-	return d.wait(ctx)
+	late := time.NewTimer(behindTimeout)
+	defer late.Stop()
+	select {
+	case <-d.done:
+		return d.err
+	case <-late.C:
+		return unavailable(errors.New("the place is not withdrawn yet"))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // heldError describes who stands in the way.

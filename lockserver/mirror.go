@@ -36,8 +36,11 @@ type mirrorState struct {
 	cluster  string
 	closed   string // why granting is closed, "" when it is open
 	err      error  // why the store could not be read
+	quorum   error  // why the store did not answer last
 	badKeys  int
-	moved    chan struct{} // closed when the mirror moves; nil while nobody waits
+	// differences counts the audits that found the mirror unlike the store.
+	differences int
+	moved       chan struct{} // closed when the mirror moves; nil while nobody waits
 
 	stopWatch context.CancelFunc // makes follow read the store anew
 }
@@ -153,10 +156,13 @@ func (s *Server) relist(ctx context.Context) error {
 	}
 }
 
-func (s *Server) page(ctx context.Context, from, end string, rev int64) (*clientv3.GetResponse, error) {
+// page reads up to listPage keys from the given one on, at revision rev, or at the
+// present one where rev is 0.
+func (s *Server) page(ctx context.Context, from, end string, rev int64, more ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return s.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(rev))
+	options := append(more, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(rev))
+	return s.store.client.Get(ctx, from, options...)
 }
 
 // applyList turns a full list into the events that are missing here.

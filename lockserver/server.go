@@ -92,7 +92,7 @@ func (s *Server) Run(ctx context.Context) error {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var work sync.WaitGroup
-	for _, run := range []func(context.Context){s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions, s.keepIssued} {
+	for _, run := range []func(context.Context){s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions, s.keepIssued, s.watchQuorum} {
 		work.Go(func() { run(life) })
 	}
 	var failure error
@@ -165,7 +165,10 @@ func (s *Server) Ready() error {
 	if s.stopped {
 		return shuttingDown()
 	}
-	return s.readyLocked()
+	if err := s.readyLocked(); err != nil {
+		return err
+	}
+	return s.quorumLocked()
 }
 
 // WaitReady blocks until the server has read its store. It returns nil where it
@@ -215,7 +218,7 @@ func (s *Server) Status(context.Context) (Status, error) {
 		Lag:   s.lagLocked(time.Now()),
 		Holds: s.table.Holds(), Waiters: s.table.Queued(), Locks: s.table.Locks(),
 		Sessions: len(s.sessions), Floor: s.floorLocked(),
-		HistorySince: s.history.since, Started: s.started, BadKeys: s.mirror.badKeys,
+		HistorySince: s.history.since, Started: s.started, BadKeys: s.mirror.badKeys, Differences: s.mirror.differences,
 	}, nil
 }
 

@@ -265,6 +265,7 @@ type Status struct {
 	HistorySince time.Time
 	Started      time.Time
 	BadKeys      int // keys under the prefix that do not parse
+	Differences  int // audits that found the mirror unlike the store
 }
 
 // FloorState tells whether an issued-token file protects this server from a store

@@ -1,0 +1,78 @@
+package lockserver
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/fenced/fenced/lockserver/embedded"
+	"github.com/fenced/fenced/lockserver/internal/queue"
+)
+
+// internalServer runs a server whose mirror a test may spoil.
+func internalServer(t *testing.T) *Server {
+	t.Helper()
+	node, err := embedded.Start(t.Context(), embedded.Config{Dir: filepath.Join(t.TempDir(), "data"), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Client: node.Client(), Alone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_ = node.Close()
+	})
+	if err := s.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestAudit_FindsAndHealsALostEvent is the fault of a watch that loses a delete: a
+// hold that is gone from the store stands in the mirror, and blocks its lock.
+func TestAudit_FindsAndHealsALostEvent(t *testing.T) {
+	t.Parallel()
+	s := internalServer(t)
+	if _, err := s.Acquire(t.Context(), AcquireRequest{Lock: "b", Owner: "worker"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	if s.mirror.differences != 0 {
+		t.Errorf("%d differences in a sound mirror", s.mirror.differences)
+	}
+	ghost := &queue.Hold{Ref: queue.Ref{1}, Lock: "a", Rev: s.mirror.rev, Token: s.mirror.rev}
+	s.table.Apply([]queue.Op{{Put: ghost}})
+	s.mu.Unlock()
+
+	if err := s.audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	if s.mirror.differences != 1 {
+		t.Errorf("%d differences, want 1", s.mirror.differences)
+	}
+	s.mu.Unlock()
+	for gone := false; !gone; {
+		s.mu.Lock()
+		gone = s.table.Get(ghost.Ref) == nil
+		moved := s.movedLocked()
+		s.mu.Unlock()
+		if !gone {
+			<-moved
+		}
+	}
+	if _, err := s.Acquire(t.Context(), AcquireRequest{Lock: "a", Owner: "worker"}); err != nil {
+		t.Fatalf("the lock is blocked: %v", err)
+	}
+}
