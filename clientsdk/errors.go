@@ -96,7 +96,7 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 func (e *LostError) Code() apierr.Code { return apierr.HoldGone }
 
 // APIError is a refusal by a server that no other error of this package stands
-// for. Its code is stable; docs/errors.md lists all of them.
+// for. Its code is stable; a server explains each at /docs.
 type APIError struct {
 	// Op is what was asked for, such as `acquire "orders/42"`.
 	Op     string

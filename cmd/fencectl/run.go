@@ -88,7 +88,12 @@ func (f *runFlags) validate() error {
 // runUnder takes the lock and runs argv under it. The error is for what went wrong
 // before or beside the command; its own failure is in the code only.
 func (a *app) runUnder(cmd *cobra.Command, f *runFlags, lock string, argv []string) (int, error) {
-	client, err := a.client(func(c *clientsdk.Config) { c.TTL = f.ttl })
+	client, err := a.client(func(c *clientsdk.Config) {
+		c.TTL = f.ttl
+		if !f.try { // nobody is watching: the place in the queue is worth the patience
+			c.RetryFor = 0
+		}
+	})
 	if err != nil {
 		return 0, err
 	}

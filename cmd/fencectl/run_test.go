@@ -79,7 +79,7 @@ func TestRun_ExitCodes(t *testing.T) {
 		"held":           {[]string{"run", "taken", "--try", "--", "true"}, apierr.ExitNotAcquired},
 		"held, own code": {[]string{"run", "taken", "--wait", "10ms", "--conflict-exit-code", "3", "--", "true"}, 3},
 		"held, no error": {[]string{"run", "taken", "--try", "--conflict-exit-code", "0", "--", "true"}, 0},
-		"unreachable":    {[]string{"run", "f", "--addr", "127.0.0.1:1", "--", "true"}, apierr.ExitUnreachable},
+		"unreachable":    {[]string{"run", "f", "--try", "--addr", "127.0.0.1:1", "--", "true"}, apierr.ExitUnreachable},
 		"bad conflict":   {[]string{"run", "g", "--conflict-exit-code", "256", "--", "true"}, apierr.ExitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
