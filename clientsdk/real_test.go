@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -73,7 +74,7 @@ func bothLeases(t *testing.T, test func(t *testing.T, opts *clientsdk.AcquireOpt
 	}
 }
 
-// waiters returns how many wait for lock, as the server tells.
+// lock returns what the server tells of a lock.
 func (b *realBundle) lock(name string) *clientsdk.LockInfo {
 	b.Helper()
 	info, err := b.direct.Lock(context.Background(), name)
@@ -103,33 +104,38 @@ func opOf(r *http.Request) string {
 func realLostAnswers(t *testing.T, srv *sdktest.Process) {
 	ops := []string{"POST /v1/holds", "GET /v1/holds/{id}", "POST /v1/holds/{id}/renew", "DELETE /v1/holds/{id}",
 		"POST /v1/sessions", "POST /v1/sessions/{id}/renew", "DELETE /v1/sessions/{id}"}
-	faults := map[string]faultproxy.Fault{
-		"dropped": {DropAnswer: true}, "half": {HalfAnswer: true}, "twice": {Twice: true},
-	}
 	bothLeases(t, func(t *testing.T, opts *clientsdk.AcquireOptions) {
-		for name, fault := range faults {
-			for _, op := range ops {
-				t.Run(name+" "+op, func(t *testing.T) {
-					t.Parallel()
-					b := realSetup(t, srv)
-					b.failFirst(op, fault, 2)
-					b.wholeLife(t.Name(), opts)
-				})
-			}
+		life := func(name string, fault faultproxy.Fault, ops ...string) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := realSetup(t, srv)
+				b.failFirst(fault, 2, ops...)
+				b.wholeLife(t.Name(), opts)
+			})
 		}
+		for _, op := range ops {
+			life("dropped "+op, faultproxy.Fault{DropAnswer: true}, op)
+		}
+		life("all halved", faultproxy.Fault{HalfAnswer: true}, ops...)
+		life("all delivered twice", faultproxy.Fault{Twice: true}, ops...)
 	})
 }
 
-// failFirst makes the first n calls of op fail.
-func (b *realBundle) failFirst(op string, fault faultproxy.Fault, n int) {
+// failFirst makes the first n calls of each of ops fail.
+func (b *realBundle) failFirst(fault faultproxy.Fault, n int, ops ...string) {
 	var mu sync.Mutex
+	left := make(map[string]int)
+	for _, op := range ops {
+		left[op] = n
+	}
 	b.proxy.Decide(func(r *http.Request) faultproxy.Fault {
 		mu.Lock()
 		defer mu.Unlock()
-		if opOf(r) != op || n == 0 {
+		op := opOf(r)
+		if left[op] == 0 {
 			return faultproxy.Fault{}
 		}
-		n--
+		left[op]--
 		return fault
 	})
 }
@@ -417,7 +423,7 @@ func realFrozenHolder(t *testing.T, srv *sdktest.Process) {
 	if got := line(); got != "<nil>" {
 		t.Errorf("before the stop: %s", got)
 	}
-	cmd.Process.Signal(syscall.SIGSTOP)
+	stopProcess(t, cmd.Process)
 	fmt.Fprintln(stdin, "after") // waits in the pipe, to be read before any timer runs
 	next, err := newClient(t, srv.URL()).Acquire(context.Background(), "frozen", nil)
 	if err != nil {
@@ -430,6 +436,38 @@ func realFrozenHolder(t *testing.T, srv *sdktest.Process) {
 	if err := next.Release(context.Background()); err != nil {
 		t.Errorf("release: %v", err)
 	}
+}
+
+// stopProcess returns when p stands still: kill(2) does not wait for that.
+func stopProcess(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !standsStill(t, p.Pid) {
+		<-tick.C
+	}
+}
+
+// standsStill reports whether every thread of pid is stopped.
+func standsStill(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("threads of %d: %v, %v", pid, threads, err)
+	}
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			return false // a thread that has just ended
+		}
+		if _, rest, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return true
 }
 
 // Holder and waiters get over a restart of the server, the waiters in their order.
