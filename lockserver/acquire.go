@@ -41,6 +41,12 @@ func (s *Server) Acquire(ctx context.Context, req AcquireRequest) (*Hold, error)
 			return nil, err
 		}
 	}
+	if canonicalID(req.Session) && !s.knows(ref) {
+		// Another server may have made it just now.
+		if _, err := s.findSession(ctx, req.Session); err != nil {
+			return nil, err
+		}
+	}
 	l, replayed, err := s.open(ctx, ref, &req)
 	if err != nil {
 		return nil, err
