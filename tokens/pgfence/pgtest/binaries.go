@@ -4,13 +4,12 @@ package pgtest
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/fenced/fenced/tokens/internal/daemon"
 )
 
 // ErrNotInstalled: no PostgreSQL server binaries were found.
@@ -33,7 +32,7 @@ func binDir() (string, error) {
 	installed, _ := filepath.Glob(debianDirs) // errs only on a bad pattern
 	slices.SortFunc(installed, func(a, b string) int { return majorVersion(b) - majorVersion(a) })
 	for _, dir := range append(dirs, installed...) {
-		if isExecutable(filepath.Join(dir, "postgres")) && isExecutable(filepath.Join(dir, "initdb")) {
+		if daemon.IsExecutable(filepath.Join(dir, "postgres")) && daemon.IsExecutable(filepath.Join(dir, "initdb")) {
 			return dir, nil
 		}
 	}
@@ -44,38 +43,4 @@ func binDir() (string, error) {
 func majorVersion(dir string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 	return n
-}
-
-func isExecutable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
-}
-
-// account is the user that a server runs as; nil means the caller.
-type account struct{ uid, gid uint32 }
-
-// unprivileged returns whom to run as: the caller itself, or for root the first
-// of two users that exist on nearly every system.
-func unprivileged() (*account, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		if u, err := user.Lookup(name); err == nil {
-			return parseAccount(u)
-		}
-	}
-	return nil, errors.New("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
-}
-
-func parseAccount(u *user.User) (*account, error) {
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("user %s: uid %q: %w", u.Username, u.Uid, err)
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("user %s: gid %q: %w", u.Username, u.Gid, err)
-	}
-	return &account{uid: uint32(uid), gid: uint32(gid)}, nil
 }

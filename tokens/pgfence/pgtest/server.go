@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/fenced/fenced/tokens/internal/daemon"
 )
 
 // Options are the settings of a [Server]. Nil means defaults.
@@ -28,6 +30,10 @@ type Options struct {
 	_ struct{}
 }
 
+// readyLine is what the server logs once it takes connections. Its language is
+// fixed by initdb's --no-locale.
+const readyLine = "database system is ready to accept connections"
+
 // superuser is the name of the one role of a fresh server.
 const superuser = "postgres"
 
@@ -35,13 +41,13 @@ const superuser = "postgres"
 type Server struct {
 	bin      string
 	dir      string // holds data/ and the unix socket
-	as       *account
+	as       *daemon.Account
 	port     int
 	password string
 	settings map[string]string
 
-	mu   sync.Mutex // held over starting and stopping, so that these never overlap
-	proc *process   // nil while it is down
+	mu   sync.Mutex      // held over starting and stopping, so that these never overlap
+	proc *daemon.Process // nil while it is down
 }
 
 // Start makes a fresh server and returns when it takes connections, in about a
@@ -55,7 +61,7 @@ func Start(ctx context.Context, opts *Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
-	as, err := unprivileged()
+	as, err := daemon.Unprivileged("postgres", "nobody") // one of them exists on nearly every system
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
@@ -67,7 +73,8 @@ func Start(ctx context.Context, opts *Options) (*Server, error) {
 }
 
 func (s *Server) create(ctx context.Context) error {
-	if err := s.makeDir(); err != nil {
+	var err error
+	if s.dir, err = s.as.MakeDir("pgtest"); err != nil {
 		return err
 	}
 	if err := s.initdb(ctx); err != nil {
@@ -87,32 +94,18 @@ func (s *Server) create(ctx context.Context) error {
 	}
 }
 
-// makeDir makes the server's directory, short because the path of a unix socket
-// may have 107 bytes at most, and closed to other users.
-func (s *Server) makeDir() (err error) {
-	if s.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
-		return err
-	}
-	if s.as != nil {
-		return os.Chown(s.dir, int(s.as.uid), int(s.as.gid))
-	}
-	return nil
-}
-
 func (s *Server) initdb(ctx context.Context) error {
 	pwfile := filepath.Join(s.dir, "password")
 	if err := os.WriteFile(pwfile, []byte(s.password), 0o600); err != nil {
 		return err
 	}
-	if s.as != nil {
-		if err := os.Chown(pwfile, int(s.as.uid), int(s.as.gid)); err != nil {
-			return err
-		}
+	if err := s.as.Own(pwfile); err != nil {
+		return err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", s.dataDir(), "-U", superuser,
 		"--auth-local=trust", "--auth-host=scram-sha-256", "--pwfile="+pwfile, "--no-locale", "-E", "UTF8", "--no-sync")
 	cmd.Dir = s.dir
-	cmd.SysProcAttr = processAttr(s.as)
+	cmd.SysProcAttr = daemon.Attr(s.as, syscall.SIGQUIT)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
@@ -128,20 +121,20 @@ func (s *Server) Restart(ctx context.Context) error {
 	s.stopLocked(syscall.SIGQUIT)
 	cmd := exec.Command(filepath.Join(s.bin, "postgres"), s.args()...)
 	cmd.Dir = s.dir
-	cmd.SysProcAttr = processAttr(s.as)
-	p, err := spawn(cmd)
+	cmd.SysProcAttr = daemon.Attr(s.as, syscall.SIGQUIT)
+	p, err := daemon.Spawn(cmd, readyLine)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-p.log.ready:
+	case <-p.Log.Ready:
 		s.proc = p
 		return nil
-	case <-p.done:
-		return fmt.Errorf("postgres ended while starting; its log: %s", p.log)
+	case <-p.Done:
+		return fmt.Errorf("postgres ended while starting; its log: %s", p.Log)
 	case <-ctx.Done():
-		p.stop(syscall.SIGQUIT)
-		return fmt.Errorf("postgres is not ready: %w; its log: %s", context.Cause(ctx), p.log)
+		p.Stop(syscall.SIGQUIT)
+		return fmt.Errorf("postgres is not ready: %w; its log: %s", context.Cause(ctx), p.Log)
 	}
 }
 
@@ -179,7 +172,7 @@ func (s *Server) Stop() error {
 
 func (s *Server) stopLocked(sig syscall.Signal) {
 	if s.proc != nil {
-		s.proc.stop(sig)
+		s.proc.Stop(sig)
 		s.proc = nil
 	}
 }

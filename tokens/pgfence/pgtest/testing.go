@@ -5,13 +5,12 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"os"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fenced/fenced/tokens/internal/daemon"
 )
 
 // TB is the part of testing.TB that the helpers use.
@@ -22,7 +21,7 @@ type TB interface {
 }
 
 // Runner is the part of *testing.M that [Main] uses.
-type Runner interface{ Run() int }
+type Runner = daemon.Runner
 
 // Main returns a Runner that runs m and then stops the server that the tests
 // shared. Without it the server ends with the process, and its directory stays.
@@ -32,57 +31,16 @@ type Runner interface{ Run() int }
 // A package that looks for leaked goroutines hands it to goleak:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
-func Main(m Runner) Runner { return mainRunner{m} }
+func Main(m Runner) Runner { return daemon.Main(m, shared.Stop) }
 
-type mainRunner struct{ m Runner }
-
-func (r mainRunner) Run() int {
-	code := r.m.Run()
-	if err := shared.stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "pgtest:", err)
-		return 1
-	}
-	return code
-}
-
-// startTimeout bounds the start of the shared server, also on a busy machine.
-const startTimeout = time.Minute
-
-// sharedServer is started by the first test that asks.
-type sharedServer struct {
-	mu     sync.Mutex
-	server *Server
-	err    error // of the one attempt to start, told to every test
-}
-
-var shared sharedServer
-
-func (s *sharedServer) get() (*Server, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.server == nil && s.err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		s.server, s.err = Start(ctx, nil)
-	}
-	return s.server, s.err
-}
-
-func (s *sharedServer) stop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.server == nil {
-		return nil
-	}
-	return s.server.Stop()
-}
+var shared = daemon.Shared[*Server]{Start: func(ctx context.Context) (*Server, error) { return Start(ctx, nil) }}
 
 // Shared returns the server that all tests of the process share, starting it at
 // the first call. Tests must not stop or restart it; a test that must has its own
 // with [Start].
 func Shared(tb TB) *Server {
 	tb.Helper()
-	s, err := shared.get()
+	s, err := shared.Get()
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
@@ -129,7 +87,7 @@ func NewPool(tb TB, url string) *pgxpool.Pool {
 
 // exec runs one statement on a connection of its own.
 func (s *Server) exec(sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), daemon.StartTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {

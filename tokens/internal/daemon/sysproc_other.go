@@ -1,8 +1,8 @@
 //go:build unix && !linux
 
-package pgtest
+package daemon
 
 import "syscall"
 
 // dieWithParent does nothing: only Linux can do it.
-func dieWithParent(*syscall.SysProcAttr) {}
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -1,0 +1,5 @@
+package daemon
+
+import "syscall"
+
+func dieWithParent(attr *syscall.SysProcAttr, death syscall.Signal) { attr.Pdeathsig = death }
