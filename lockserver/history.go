@@ -114,11 +114,6 @@ func (h *history) previous(lock string) *Ended {
 	return &Ended{End: EndUnknown}
 }
 
-// reset forgets everything, after a gap in what this server saw.
-func (h *history) reset(now time.Time) {
-	*h = *newHistory(now)
-}
-
 func (p *past) public() Ended {
 	return Ended{
 		Ref: refText(p.ref), Lock: p.lock, Owner: p.owner, Token: tokenOf(p.token),

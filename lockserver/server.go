@@ -92,7 +92,10 @@ func (s *Server) Run(ctx context.Context) error {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var work sync.WaitGroup
-	for _, run := range []func(context.Context){s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions, s.keepIssued, s.watchQuorum} {
+	for _, run := range []func(context.Context){
+		s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions,
+		s.keepIssued, s.keepAudit, s.watchQuorum,
+	} {
 		work.Go(func() { run(life) })
 	}
 	var failure error
