@@ -159,7 +159,6 @@ func newEventWriter(w http.ResponseWriter) *eventWriter {
 // start says where the stream begins, so that a client that is cut off before the
 // first event resumes there.
 func (o *eventWriter) start(from lockserver.EventID) error {
-	_ = o.control.SetReadDeadline(time.Time{}) // as long as the client likes
 	h := o.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // proxies must not collect events

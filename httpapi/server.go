@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Bounds of one connection. A wait or a stream moves its own deadlines.
+// Bounds of one connection. A wait and a stream move the one for writing.
 const (
 	headerTimeout = 5 * time.Second
 	// readTimeout is for the whole request, writeTimeout from its header to the
@@ -66,17 +66,14 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return lc.Listen(ctx, "tcp", address)
 }
 
-// allowFor moves the connection's deadlines behind a wait of d. The deadline for
-// reading moves too: net/http goes on reading to see the client leave, and would
-// take its own timeout for that.
+// allowFor moves the deadline of the answer behind a wait of d. The one for reading
+// needs no move: net/http drops it once it has read the request, and goes on
+// reading to see the client leave.
 func (c *call) allowFor(d time.Duration) {
-	if d <= 0 {
-		return
+	if d > 0 {
+		// A writer without a connection has no deadline to move.
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
 	}
-	deadline := time.Now().Add(d + writeTimeout)
-	control := http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(deadline) // a writer without connections has none to move
-	_ = control.SetWriteDeadline(deadline)
 }
 
 // peerLeft reports whether the client has closed, half-closed or reset the
