@@ -445,7 +445,10 @@ func (s *Server) seen(h *queue.Hold) {
 		l.lease, l.owned = lease{ID: clientv3.LeaseID(h.Lease), TTL: leaseTTL(h.TTL)}, false
 		l.place.Renewed, l.existed = time.Time{}, true
 	}
-	l.hold, l.value, l.live, l.unsure = h, nil, true, false
+	if l.hold != h { // once it is live, requests read the pointer without the mutex
+		l.hold = h
+	}
+	l.value, l.live, l.unsure = nil, true, false
 	l.notify()
 	if l.unsaid {
 		s.cancelLocked(h.Ref)
