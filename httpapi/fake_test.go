@@ -35,6 +35,7 @@ type fakeEngine struct {
 	ready        func() error
 	status       func(context.Context) (lockserver.Status, error)
 	raiseFloor   func(context.Context, tokens.Token) (int64, error)
+	fakeUpkeep
 }
 
 var _ httpapi.Engine = (*fakeEngine)(nil)

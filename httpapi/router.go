@@ -63,6 +63,7 @@ func newAPI(cfg Config) (*api, error) {
 	locks{cfg.Engine}.routes(a)
 	admin{engine: cfg.Engine, version: cfg.Version, mode: cfg.Mode}.routes(a)
 	newEvents(cfg.Engine).routes(a)
+	upkeep{cfg.Engine}.routes(a)
 	a.serveMetrics(cfg.Registry, cfg.Logger)
 	a.mendSchemas()
 	return a, nil

@@ -15,6 +15,7 @@ type Engine interface {
 	LockService
 	AdminService
 	EventService
+	UpkeepService
 }
 
 // HoldService makes and keeps holds.

@@ -1,0 +1,140 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/fenced/fenced/httpapi"
+	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/etcdtest"
+	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/lockserver"
+)
+
+// fakeUpkeep is that part of the fake engine.
+type fakeUpkeep struct {
+	snapshot func(io.Writer) error
+}
+
+func (f fakeUpkeep) Snapshot(_ context.Context, w io.Writer) error {
+	if f.snapshot == nil {
+		return nil
+	}
+	return f.snapshot(w)
+}
+
+func (fakeUpkeep) Members(context.Context) ([]lockserver.Member, error) { return nil, nil }
+
+func (fakeUpkeep) AddMember(context.Context, string) (lockserver.Member, error) {
+	return lockserver.Member{}, nil
+}
+
+func (fakeUpkeep) RemoveMember(context.Context, string) error { return nil }
+
+func (fakeUpkeep) Compact(context.Context) (int64, error) { return 1, nil }
+
+// The store as a whole is for a key with the role admin over every lock.
+func TestUpkeep_access(t *testing.T) {
+	t.Parallel()
+	ring := newKeyring(t)
+	callers := []string{
+		ring.add("lock", keys.Lock, "", keys.Quota{}), ring.add("admin", keys.Admin, "orders/", keys.Quota{}), ring.add("root", keys.Admin, "", keys.Quota{}),
+	}
+	handler, err := httpapi.New(httpapi.Config{Engine: agreeable(), Keys: ring.open(), Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method, target, body string
+		want                 int
+	}{
+		{"GET", "/v1/snapshot", "", 200},
+		{"GET", "/v1/members", "", 200},
+		{"POST", "/v1/members", `{"peer_url":"https://a:1"}`, 201},
+		{"DELETE", "/v1/members?id=0000000000000001", "", 204},
+		{"POST", "/v1/compact", "", 200},
+	} {
+		for i, want := range []int{403, 403, tt.want} {
+			r := badInput{method: tt.method, target: tt.target, body: tt.body}.request()
+			r.Header.Set("Authorization", "Bearer "+callers[i])
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%s %s, caller %d: status %d, want %d", tt.method, tt.target, i, w.Code, want)
+			}
+		}
+	}
+}
+
+func TestUpkeep(t *testing.T) {
+	t.Parallel()
+	engine, _ := etcdtest.Run(t, lockserver.Config{Client: etcdtest.Node(t).Client(), Alone: true, Managed: true})
+	srv := serve(t, engine)
+	c := &client{srv, srv.Client()}
+	t.Cleanup(c.http.CloseIdleConnections)
+
+	list := decode[wire.MemberList](t, c.send(t, "GET", "/v1/members", ""), http.StatusOK)
+	if len(list.Members) != 1 || !list.Members[0].Leader || !list.Members[0].Voter {
+		t.Fatalf("members %+v", list)
+	}
+	body, err := io.ReadAll(c.send(t, "GET", "/v1/snapshot", "").Body)
+	if err != nil || len(body) <= sha256.Size {
+		t.Fatalf("snapshot of %d bytes, %v", len(body), err)
+	}
+	content, sum := body[:len(body)-sha256.Size], body[len(body)-sha256.Size:]
+	if got := sha256.Sum256(content); !bytes.Equal(got[:], sum) {
+		t.Error("the snapshot does not end in its SHA-256")
+	}
+	if got := decode[wire.Compacted](t, c.send(t, "POST", "/v1/compact", ""), http.StatusOK); got.Revision < 1 {
+		t.Errorf("compacted %+v", got)
+	}
+	if p := checkProblem(t, c.send(t, "POST", "/v1/members", `{"peer_url":"a:1"}`), apierr.Malformed); p.Field != "peer_url" {
+		t.Errorf("field %q", p.Field)
+	}
+	for _, target := range []string{"/v1/members", "/v1/members?id=x", "/v1/members?id=0000000000000001"} {
+		checkProblem(t, c.send(t, "DELETE", target, ""), apierr.OutOfBounds)
+	}
+	added := decode[wire.Member](t, c.send(t, "POST", "/v1/members", `{"peer_url":"http://127.0.0.1:2"}`), http.StatusCreated)
+	if added.Voter || len(added.ID) != 16 {
+		t.Errorf("added %+v", added)
+	}
+	if resp := c.send(t, "DELETE", "/v1/members?id="+added.ID, ""); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("remove: status %d", resp.StatusCode)
+	}
+}
+
+// A store that somebody else runs is left alone.
+func TestUpkeep_is_refused_on_an_external_store(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	for _, target := range []string{"/v1/members", "/v1/snapshot"} {
+		checkProblem(t, c.send(t, "GET", target, ""), apierr.Forbidden)
+	}
+}
+
+// A snapshot that fails half-way must not end like a whole one.
+func TestSnapshot_cuts_the_connection_when_it_fails(t *testing.T) {
+	t.Parallel()
+	engine := agreeable()
+	engine.snapshot = func(w io.Writer) error {
+		_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
+		return errors.New("the store went away")
+	}
+	srv := serve(t, engine)
+	t.Cleanup(srv.Client().CloseIdleConnections)
+	resp, err := srv.Client().Get(srv.URL + "/v1/snapshot")
+	if err == nil {
+		defer resp.Body.Close()
+		_, err = io.ReadAll(resp.Body)
+	}
+	if err == nil {
+		t.Error("the client saw a whole answer")
+	}
+}
