@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/apikey"
 	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -36,13 +37,13 @@ func newKeyring(t *testing.T) keyring {
 }
 
 // add makes a key with one grant and returns what its owner presents.
-func (r keyring) add(name string, role keys.Role, prefix string, quota keys.Quota) string {
+func (r keyring) add(name string, role keys.Role, prefix string, quota apikey.Quota) string {
 	r.t.Helper()
-	text, k, err := keys.Generate(name, []keys.Grant{{Role: role, Prefixes: []string{prefix}}}, quota)
+	text, k, err := apikey.Generate(name, []apikey.Grant{{Role: role, Prefixes: []string{prefix}}}, quota)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := keys.Add(r.path, k); err != nil {
+	if err := apikey.Add(r.path, k); err != nil {
 		r.t.Fatal(err)
 	}
 	return text
@@ -92,8 +93,8 @@ func TestKeys_access(t *testing.T) {
 	ring := newKeyring(t)
 	callers := []string{
 		"", "fk_aaaaaaaaaa_" + strings.Repeat("a", 52),
-		ring.add("read", keys.Read, "orders/", keys.Quota{}), ring.add("lock", keys.Lock, "orders/", keys.Quota{}),
-		ring.add("admin", keys.Admin, "orders/", keys.Quota{}), ring.add("root", keys.Admin, "", keys.Quota{}),
+		ring.add("read", keys.Read, "orders/", apikey.Quota{}), ring.add("lock", keys.Lock, "orders/", apikey.Quota{}),
+		ring.add("admin", keys.Admin, "orders/", apikey.Quota{}), ring.add("root", keys.Admin, "", apikey.Quota{}),
 	}
 	handler, err := httpapi.New(httpapi.Config{Engine: agreeable(), Keys: ring.open(), Logger: quiet()})
 	if err != nil {
@@ -161,7 +162,7 @@ func TestKeys_guard_every_operation(t *testing.T) {
 	t.Parallel()
 	handler, err := httpapi.New(httpapi.Config{Engine: &fakeEngine{}, Keys: func() *keys.Store {
 		ring := newKeyring(t)
-		ring.add("k", keys.Read, "", keys.Quota{})
+		ring.add("k", keys.Read, "", apikey.Quota{})
 		return ring.open()
 	}(), Logger: quiet()})
 	if err != nil {
@@ -185,10 +186,10 @@ func TestKeys_guard_every_operation(t *testing.T) {
 func TestQuota_bounds_each_key(t *testing.T) {
 	t.Parallel()
 	ring := newKeyring(t)
-	small := ring.add("small", keys.Lock, "", keys.Quota{Held: 2})
-	queue := ring.add("queue", keys.Lock, "", keys.Quota{Waiting: 1})
-	slow := ring.add("slow", keys.Lock, "", keys.Quota{PerSecond: 3})
-	other := ring.add("other", keys.Lock, "", keys.Quota{})
+	small := ring.add("small", keys.Lock, "", apikey.Quota{Held: 2})
+	queue := ring.add("queue", keys.Lock, "", apikey.Quota{Waiting: 1})
+	slow := ring.add("slow", keys.Lock, "", apikey.Quota{PerSecond: 3})
+	other := ring.add("other", keys.Lock, "", apikey.Quota{})
 	c := newClientWith(t, httpapi.Config{Engine: etcdtest.Server(t), Keys: ring.open()})
 	as := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
 
@@ -305,8 +306,8 @@ func (l *lines) String() string {
 func TestAudit_tells_who_did_what(t *testing.T) {
 	t.Parallel()
 	ring := newKeyring(t)
-	worker := ring.add("worker", keys.Lock, "orders/", keys.Quota{})
-	boss := ring.add("boss", keys.Admin, "", keys.Quota{})
+	worker := ring.add("worker", keys.Lock, "orders/", apikey.Quota{})
+	boss := ring.add("boss", keys.Admin, "", apikey.Quota{})
 	var audit lines
 	c := newClientWith(t, httpapi.Config{
 		Engine: etcdtest.Server(t), Keys: ring.open(), Audit: slog.New(slog.NewJSONHandler(&audit, nil)),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/apikey"
 	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -27,7 +28,7 @@ func TestSecrets_stay_with_their_owners(t *testing.T) {
 	node := etcdtest.Node(t)
 	engine, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true, Logger: logger})
 	ring := newKeyring(t)
-	key := ring.add("all", keys.Admin, "", keys.Quota{})
+	key := ring.add("all", keys.Admin, "", apikey.Quota{})
 	c := newClientWith(t, httpapi.Config{Engine: engine, Keys: ring.open(), Logger: logger, AccessLog: logger, Audit: logger})
 	auth := []string{"Authorization", "Bearer " + key}
 

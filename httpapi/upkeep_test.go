@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/apikey"
 	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
@@ -45,7 +46,7 @@ func TestUpkeep_access(t *testing.T) {
 	t.Parallel()
 	ring := newKeyring(t)
 	callers := []string{
-		ring.add("lock", keys.Lock, "", keys.Quota{}), ring.add("admin", keys.Admin, "orders/", keys.Quota{}), ring.add("root", keys.Admin, "", keys.Quota{}),
+		ring.add("lock", keys.Lock, "", apikey.Quota{}), ring.add("admin", keys.Admin, "orders/", apikey.Quota{}), ring.add("root", keys.Admin, "", apikey.Quota{}),
 	}
 	handler, err := httpapi.New(httpapi.Config{Engine: agreeable(), Keys: ring.open(), Logger: quiet()})
 	if err != nil {

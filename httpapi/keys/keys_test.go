@@ -8,54 +8,23 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/apikey"
 )
 
-func generate(t *testing.T, grants ...keys.Grant) (string, keys.Key) {
+func generate(t *testing.T, grants ...apikey.Grant) (string, apikey.Key) {
 	t.Helper()
-	text, k, err := keys.Generate("test", grants, keys.Quota{})
+	text, k, err := apikey.Generate("test", grants, apikey.Quota{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text, k
 }
 
-func TestKey_Allows(t *testing.T) {
-	t.Parallel()
-	_, k := generate(t,
-		keys.Grant{Role: keys.Lock, Prefixes: []string{"orders/", "stock/"}},
-		keys.Grant{Role: keys.Read, Prefixes: []string{""}})
-	for _, tt := range []struct {
-		role keys.Role
-		lock string
-		want bool
-	}{
-		{keys.Lock, "orders/42", true},
-		{keys.Lock, "stock/1", true},
-		{keys.Lock, "orders", false},
-		{keys.Lock, "Orders/42", false},
-		{keys.Lock, "", false},
-		{keys.Read, "orders/42", true},
-		{keys.Read, "anything", true},
-		{keys.Admin, "orders/42", false},
-	} {
-		if got := k.Allows(tt.role, tt.lock); got != tt.want {
-			t.Errorf("%v of %q: %v, want %v", tt.role, tt.lock, got, tt.want)
-		}
-	}
-	if !k.Has(keys.Lock) || k.Has(keys.Admin) || !k.AllowsAll(keys.Read, "") || k.AllowsAll(keys.Lock, "") {
-		t.Error("roles over some and all locks are wrong")
-	}
-	var none *keys.Key
-	if none.Allows(keys.Read, "a") || none.Has(keys.Read) {
-		t.Error("a nil key may do something")
-	}
-}
-
 func TestStore_Lookup(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.json")
-	text, k := generate(t, keys.Grant{Role: keys.Admin, Prefixes: []string{""}})
-	if err := keys.Add(path, k); err != nil {
+	text, k := generate(t, apikey.Grant{Role: keys.Admin, Prefixes: []string{""}})
+	if err := apikey.Add(path, k); err != nil {
 		t.Fatal(err)
 	}
 	store, err := keys.Open(path, nil)
@@ -65,7 +34,7 @@ func TestStore_Lookup(t *testing.T) {
 	if got := store.Lookup(text); got == nil || got.ID != k.ID || !got.Has(keys.Admin) {
 		t.Errorf("got %+v", got)
 	}
-	other, _ := generate(t, keys.Grant{Role: keys.Admin, Prefixes: []string{""}})
+	other, _ := generate(t, apikey.Grant{Role: keys.Admin, Prefixes: []string{""}})
 	for _, bad := range []string{
 		"", "fk_", "fk__", text[:len(text)-1], text + "a", strings.ToUpper(text), strings.TrimPrefix(text, "fk_"), other,
 		"fk_" + k.ID + "_", "fk_" + k.ID + "_" + k.SHA256,
@@ -87,20 +56,20 @@ func TestStore_Lookup(t *testing.T) {
 func TestStore_follows_its_file(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.json")
-	first, k1 := generate(t, keys.Grant{Role: keys.Read, Prefixes: []string{""}})
-	second, k2 := generate(t, keys.Grant{Role: keys.Read, Prefixes: []string{""}})
-	if err := keys.Add(path, k1); err != nil {
+	first, k1 := generate(t, apikey.Grant{Role: keys.Read, Prefixes: []string{""}})
+	second, k2 := generate(t, apikey.Grant{Role: keys.Read, Prefixes: []string{""}})
+	if err := apikey.Add(path, k1); err != nil {
 		t.Fatal(err)
 	}
 	store, err := keys.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := keys.Add(path, k2); err != nil {
+	if err := apikey.Add(path, k2); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return store.Lookup(second) != nil })
-	if err := keys.Remove(path, k1.ID); err != nil {
+	if err := apikey.Remove(path, k1.ID); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return store.Lookup(first) == nil })
@@ -111,7 +80,7 @@ func TestStore_follows_its_file(t *testing.T) {
 	if store.Lookup(second) == nil {
 		t.Error("a broken file took a key away")
 	}
-	if err := keys.Remove(path, k2.ID); err == nil {
+	if err := apikey.Remove(path, k2.ID); err == nil {
 		t.Error("a broken file was written over")
 	}
 }

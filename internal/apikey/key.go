@@ -1,4 +1,4 @@
-package keys
+package apikey
 
 import (
 	"crypto/rand"
@@ -169,6 +169,21 @@ func (k *Key) covers(role Role, covers func(prefix string) bool) bool {
 		}
 	}
 	return false
+}
+
+// Set is the keys of one file by their ids.
+type Set map[string]*Key
+
+// Lookup returns the key that text presents, nil where it is none of the set's.
+func (s Set) Lookup(text string) *Key {
+	id, secret, ok := split(text)
+	if !ok {
+		return nil
+	}
+	if k := s[id]; k != nil && k.matches(secret) {
+		return k
+	}
+	return nil
 }
 
 // split takes a presented key apart. It says nothing of whether it is known.

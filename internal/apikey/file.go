@@ -1,4 +1,4 @@
-package keys
+package apikey
 
 import (
 	"bytes"
@@ -19,13 +19,13 @@ type file struct {
 // maxFile bounds what is read: some 10,000 keys.
 const maxFile = 4 << 20
 
-// read returns the keys of the file at path, by id.
-func read(path string) (map[string]*Key, error) {
+// Load returns the keys of the file at path by their ids.
+func Load(path string) (Set, error) {
 	all, err := List(path)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]*Key, len(all))
+	known := make(Set, len(all))
 	for i := range all {
 		known[all[i].ID] = &all[i]
 	}
@@ -59,7 +59,7 @@ func parse(body []byte) ([]Key, error) {
 
 // List returns the keys of the file at path, in its order.
 func List(path string) ([]Key, error) {
-	body, err := load(path)
+	body, err := read(path)
 	if err != nil {
 		return nil, fmt.Errorf("key file: %w", err)
 	}
@@ -70,8 +70,8 @@ func List(path string) ([]Key, error) {
 	return all, nil
 }
 
-// load reads a file that nobody else may write.
-func load(path string) ([]byte, error) {
+// read reads a file that nobody else may write.
+func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func load(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// Add puts k into the file at path, which is made if there is none.
+// Add puts k into the file at path, which is made with mode 0600 if there is none.
 func Add(path string, k Key) error {
 	all, err := List(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +131,11 @@ func write(path string, all []Key) (err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	_, err = f.Write(append(body, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if info, statErr := os.Stat(path); statErr == nil {
+		err = f.Chmod(info.Mode().Perm()) // the server may read it as a member of a group
+	}
+	_, writeErr := f.Write(append(body, '\n'))
+	if err = errors.Join(err, writeErr, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("key file: %w", err)
 	}
 	if err = os.Rename(f.Name(), path); err != nil {
