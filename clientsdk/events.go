@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -83,18 +82,8 @@ func (s *eventStream) read(ctx context.Context) error {
 	defer cancel()
 	silence := time.AfterFunc(eventSilence, cancel)
 	defer silence.Stop()
-	t := s.c.t
-	n := t.current.Load()
-	endpoint := t.endpoints[int(n)%len(t.endpoints)]
-	body, err := s.open(ctx, endpoint)
+	body, err := s.open(ctx)
 	if err != nil {
-		var api *APIError
-		if !errors.As(err, &api) {
-			err = &unavailableError{op: "events", endpoint: endpoint, cause: err, sent: true}
-		}
-		if passing(err) {
-			t.current.CompareAndSwap(n, n+1)
-		}
 		return err
 	}
 	defer body.Close()
@@ -115,29 +104,12 @@ func (s *eventStream) read(ctx context.Context) error {
 	return nil
 }
 
-func (s *eventStream) open(ctx context.Context, endpoint string) (io.ReadCloser, error) {
-	path := "/v1/events?" + url.Values{"prefix": {s.opts.Prefix}}.Encode()
-	req, err := s.c.t.newRequest(ctx, endpoint, request{op: "events", method: http.MethodGet, path: path})
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
+func (s *eventStream) open(ctx context.Context) (io.ReadCloser, error) {
+	r := request{op: "events", method: http.MethodGet, path: "/v1/events?" + url.Values{"prefix": {s.opts.Prefix}}.Encode()}
 	if s.opts.After != "" {
-		req.Header.Set("Last-Event-ID", s.opts.After)
+		r.header = http.Header{"Last-Event-Id": {s.opts.After}}
 	}
-	resp, err := s.c.t.calls.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-		if err != nil {
-			return nil, err
-		}
-		return nil, decodeProblem(resp, b, "events")
-	}
-	return resp.Body, nil
+	return s.c.t.stream(ctx, r, "text/event-stream")
 }
 
 // line takes one line of the stream; an empty one ends an event. It returns false when

@@ -112,27 +112,9 @@ func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, e
 //
 // It is not repeated once it may have arrived; see [OutcomeKnown].
 func (c *Client) Break(ctx context.Context, lock string, token tokens.Token, reason string) error {
-	ctx, end, err := c.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
 	var ignored any
-	r := request{op: fmt.Sprintf("break %q", lock), method: http.MethodPost, path: "/v1/break",
-		body: wire.BreakRequest{Lock: lock, Token: token, Reason: reason}}
-	var unknown error
-	err = c.t.retry(ctx, c.cfg.RetryFor, func() error {
-		_, err := c.t.exchange(ctx, r, &ignored)
-		if !OutcomeKnown(err) {
-			unknown = err
-			return nil
-		}
-		return err
-	})
-	if unknown != nil {
-		return unknown
-	}
-	return err
+	return c.once(ctx, request{op: fmt.Sprintf("break %q", lock), method: http.MethodPost, path: "/v1/break",
+		body: wire.BreakRequest{Lock: lock, Token: token, Reason: reason}}, &ignored)
 }
 
 // Sessions lists the live sessions by their refs.

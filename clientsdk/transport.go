@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -101,6 +102,7 @@ func (t *transport) close() {
 type request struct {
 	op, method, path string
 	key              string // Idempotency-Key
+	header           http.Header
 	body             any
 	timeout          time.Duration // 0 means callTimeout
 	renewal          bool
@@ -144,6 +146,46 @@ func (t *transport) exchange(ctx context.Context, r request, out any) (sent cloc
 	return sent, err
 }
 
+// stream makes r once and returns the body of a 200, whose type is accept, to be read
+// for as long as ctx lasts. Errors are as those of exchange.
+func (t *transport) stream(ctx context.Context, r request, accept string) (io.ReadCloser, error) {
+	n := t.current.Load()
+	endpoint := t.endpoints[int(n)%len(t.endpoints)]
+	body, err := t.openStream(ctx, endpoint, r, accept)
+	if err == nil {
+		return body, nil
+	}
+	var api *APIError
+	if !errors.As(err, &api) {
+		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: true}
+	}
+	if passing(err) {
+		t.current.CompareAndSwap(n, n+1)
+	}
+	return nil, err
+}
+
+func (t *transport) openStream(ctx context.Context, endpoint string, r request, accept string) (io.ReadCloser, error) {
+	req, err := t.newRequest(ctx, endpoint, r)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept+", application/problem+json")
+	resp, err := t.calls.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	return nil, decodeProblem(resp, b, r.op)
+}
+
 func (t *transport) newRequest(ctx context.Context, endpoint string, r request) (*http.Request, error) {
 	var body io.Reader
 	if r.body != nil {
@@ -161,6 +203,7 @@ func (t *transport) newRequest(ctx context.Context, endpoint string, r request) 
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	maps.Copy(req.Header, r.header)
 	if r.key != "" {
 		req.Header.Set(wire.IdempotencyKey, r.key)
 	}

@@ -1,0 +1,87 @@
+package clientsdk_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fenced/fenced/clientsdk"
+)
+
+// against returns a client of a server that is one handler.
+func against(t *testing.T, h http.HandlerFunc) *clientsdk.Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	client, err := clientsdk.New(clientsdk.Config{Endpoints: []string{srv.URL}, RetryFor: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		srv.Close()
+	})
+	return client
+}
+
+// A raise of the floor ends every hold: a lost answer must not lead to a second one.
+func TestRaiseFloor_IsNotRepeated(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	client := against(t, func(http.ResponseWriter, *http.Request) {
+		calls.Add(1)
+		panic(http.ErrAbortHandler)
+	})
+	if _, err := client.RaiseFloor(t.Context(), 7); !errors.Is(err, clientsdk.ErrUnavailable) || clientsdk.OutcomeKnown(err) {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+	if n := calls.Load(); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	whole := strings.Repeat("snapshot", 1<<17)
+	client := against(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, whole) })
+	var got bytes.Buffer
+	if err := client.Snapshot(t.Context(), &got); err != nil || got.String() != whole {
+		t.Errorf("%d bytes, %v", got.Len(), err)
+	}
+	full := errors.New("disk is full")
+	if err := client.Snapshot(t.Context(), writer(func([]byte) (int, error) { return 0, full })); !errors.Is(err, full) || errors.Is(err, clientsdk.ErrUnavailable) {
+		t.Errorf("full disk: %v", err)
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+// Half a snapshot must not be taken for one.
+func TestSnapshot_BrokenOff(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]http.HandlerFunc{
+		"chunked": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, strings.Repeat("x", 1<<20))
+			panic(http.ErrAbortHandler)
+		},
+		"of a length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(1<<20))
+			io.WriteString(w, "x")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := against(t, cut).Snapshot(t.Context(), io.Discard); !errors.Is(err, clientsdk.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
