@@ -36,7 +36,7 @@ func Default(seed uint64) Config {
 	return Config{
 		Seed: seed,
 		Size: plan.Size{
-			Updates: 1000, Payments: 1000, Accounts: 10, Stalls: 100,
+			Updates: 1000, Payments: 1000, Accounts: 12, Stalls: 100,
 			StallMin: time.Second, StallMax: 5 * time.Second,
 		},
 		TTL: 3 * time.Second, Workers: 64, MinLongStalls: 12,
@@ -47,10 +47,10 @@ func Default(seed uint64) Config {
 // Quick returns a run of less than 50 seconds.
 func Quick(seed uint64) Config {
 	c := Default(seed)
-	c.Size.Updates, c.Size.Payments, c.Size.Stalls = 400, 400, 40
+	c.Size.Updates, c.Size.Payments, c.Size.Stalls = 400, 400, 36
 	c.Size.StallMin, c.Size.StallMax = 300*time.Millisecond, 1700*time.Millisecond
 	c.TTL = time.Second
-	c.Rounds = 4
+	c.Pace, c.Rounds = 100*time.Millisecond, 5
 	return c
 }
 

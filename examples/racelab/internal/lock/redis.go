@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,7 +50,7 @@ func (l *redisLocker) Acquire(ctx context.Context, name string) (Hold, error) {
 		case err == nil:
 			// The server's clock began no later than now.
 			return &redisHold{l: l, name: name, value: value, ends: time.Now().Add(l.ttl)}, nil
-		case err != redis.Nil:
+		case !errors.Is(err, redis.Nil): // Nil: another has it
 			return nil, err
 		case !pause(ctx):
 			return nil, context.Cause(ctx)

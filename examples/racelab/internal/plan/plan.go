@@ -70,9 +70,9 @@ func (s Size) Validate() error {
 	return nil
 }
 
-// early is how many of n steps may stall: a stall at the very end harms nobody,
-// because nobody comes after it.
-func (s Size) early(n int) int { return n * 4 / 5 }
+// early is how many of n steps may stall: a stall at the end harms nobody, because
+// nobody comes after it, and makes all wait for it.
+func (s Size) early(n int) int { return n * 3 / 5 }
 
 // New returns the plan of a seed. It panics where size is not valid.
 func New(seed uint64, size Size) []Step {
@@ -103,15 +103,17 @@ func durations(rng *rand.Rand, size Size) []time.Duration {
 	return all
 }
 
-// updates visits the accounts in turn. The stalls are spread evenly over time and
-// over the accounts, because two on one account wait for each other.
+// updates visits the accounts in turn, and so do those that stall, because two stalls
+// on one account wait for each other.
 func updates(rng *rand.Rand, size Size, stalls []time.Duration) [][]Step {
 	turn := rng.Perm(size.Accounts)
 	units := make([][]Step, size.Updates)
 	for i := range units {
 		units[i] = []Step{{Kind: Update, Key: turn[i%size.Accounts], Amount: 1 + rng.Int64N(100)}}
 	}
-	place(size.early(size.Updates), stalls, func(i int, stall time.Duration) { units[i][0].Stall = stall })
+	place(size.early(size.Updates), stalls, func(k, i int, stall time.Duration) {
+		units[i][0].Stall, units[i][0].Key = stall, turn[k%size.Accounts]
+	})
 	return units
 }
 
@@ -122,14 +124,14 @@ func payments(rng *rand.Rand, size Size, stalls []time.Duration) [][]Step {
 		delivery := Step{Kind: Pay, Key: i, Amount: 100 * (1 + rng.Int64N(50))}
 		units[i] = []Step{delivery, delivery}
 	}
-	place(size.early(size.Rewards()), stalls, func(i int, stall time.Duration) { units[i][0].Stall = stall })
+	place(size.early(size.Rewards()), stalls, func(_, i int, stall time.Duration) { units[i][0].Stall = stall })
 	return units
 }
 
-// place spreads the stalls evenly over the first n units.
-func place(n int, stalls []time.Duration, set func(i int, stall time.Duration)) {
+// place spreads the stalls evenly over the first n units: the k-th to unit i.
+func place(n int, stalls []time.Duration, set func(k, i int, stall time.Duration)) {
 	for k, stall := range stalls {
-		set(k*n/len(stalls), stall)
+		set(k, k*n/len(stalls), stall)
 	}
 }
 

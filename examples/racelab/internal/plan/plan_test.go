@@ -16,7 +16,7 @@ func anySize() *rapid.Generator[plan.Size] {
 			Updates: rapid.IntRange(10, 200).Draw(t, "updates"), Payments: 2 * rapid.IntRange(10, 100).Draw(t, "rewards"),
 			Accounts: rapid.IntRange(1, 12).Draw(t, "accounts"), StallMin: 300 * time.Millisecond, StallMax: 1700 * time.Millisecond,
 		}
-		s.Stalls = 2 * rapid.IntRange(0, min(s.Updates, s.Rewards())*4/5).Draw(t, "stalls")
+		s.Stalls = 2 * rapid.IntRange(0, min(s.Updates, s.Rewards())*3/5).Draw(t, "stalls")
 		return s
 	})
 }
@@ -63,6 +63,27 @@ func TestNew_HasWhatTheSizeSays(t *testing.T) {
 		for reward, n := range deliveries {
 			if n != 2 {
 				t.Fatalf("reward %d is delivered %d times", reward, n)
+			}
+		}
+	})
+}
+
+// Stalls on one account wait for each other, so no account may have more than its
+// share.
+func TestNew_StallsAreSharedByTheAccounts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		size := anySize().Draw(t, "size")
+		stalls := make(map[int]int)
+		for _, s := range plan.New(rapid.Uint64().Draw(t, "seed"), size) {
+			if s.Kind == plan.Update && s.Stall > 0 {
+				stalls[s.Key]++
+			}
+		}
+		share := (size.Stalls/2 + size.Accounts - 1) / size.Accounts
+		for account, n := range stalls {
+			if n > share {
+				t.Fatalf("account %d has %d of %d stalls, more than its share of %d", account, n, size.Stalls/2, share)
 			}
 		}
 	})

@@ -43,7 +43,11 @@ func (r *Redis) start(ctx context.Context) error {
 		return err
 	}
 	r.process = p
-	return p.waitPort(ctx, r.Addr)
+	if err := p.waitPort(ctx, r.Addr); err != nil {
+		p.Kill()
+		return err
+	}
+	return nil
 }
 
 // Pause stops the server where it stands; Resume lets it go on.

@@ -127,7 +127,7 @@ func (s *Stage) openFenced(ctx context.Context) (err error) {
 	bin := filepath.Join(s.dir, "fenced.bin")
 	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/fenced/fenced/cmd/fenced")
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build fenced: %w\n%s", err, out)
+		return fmt.Errorf("build fenced, which works within its module: %w\n%s", err, out)
 	}
 	s.Fenced, err = s.listening(ctx, exec.Command(bin, "serve", "--data-dir", filepath.Join(s.dir, "fenced"), "--listen", "127.0.0.1:0"))
 	return err
