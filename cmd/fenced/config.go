@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,6 +27,15 @@ type Config struct {
 	MaxTTL      time.Duration
 	LogLevel    string
 	LogFormat   string
+
+	// Who may call: API keys, client certificates, or everybody who can connect.
+	Keys           string
+	TLSCert        string
+	TLSKey         string
+	TLSClientCA    string
+	InsecureNoAuth bool
+	AuditLog       string
+	AccessLog      bool
 
 	Name       string
 	DataDir    string
@@ -70,6 +80,14 @@ func (c *Config) settings() *pflag.FlagSet {
 	f.DurationVar(&c.MaxTTL, "max-ttl", c.MaxTTL, "longest TTL that a caller may ask for, 1s to 1h")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
+	f.StringVar(&c.Keys, "keys", c.Keys, "file of API keys, made by fencectl key new; changes take effect while the server runs")
+	f.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "certificate file of the HTTP service; may be replaced while the server runs")
+	f.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "key file of the certificate")
+	f.StringVar(&c.TLSClientCA, "tls-client-ca", c.TLSClientCA, "CA file that the certificates of clients must come from (mTLS)")
+	f.BoolVar(&c.InsecureNoAuth, "insecure-no-auth", c.InsecureNoAuth, "allow everybody who can reach a non-loopback --listen to do everything")
+	f.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "file to append one JSON line to for each call that changes something")
+	f.BoolVar(&c.AccessLog, "access-log", c.AccessLog, "log one line a request")
+
 	f.StringVar(&c.Name, "name", c.Name, "name of this server in lists and logs, and of this member in --initial-cluster")
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "directory of the embedded etcd; the server's own files lie beside it")
 	f.StringVar(&c.IssuedFile, "issued-file", c.IssuedFile, "file of the highest issued token (default: the data directory + .issued)")
@@ -142,7 +160,33 @@ func (c *Config) validate() error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("--log-level %q must be debug, info, warn or error", c.LogLevel)
 	}
+	if err := c.validateAccess(); err != nil {
+		return err
+	}
 	return c.validateMode()
+}
+
+// validateAccess is closed by default: an address that others can reach needs keys
+// or client certificates.
+func (c *Config) validateAccess() error {
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return errors.New("--tls-cert and --tls-key must be given together")
+	case c.TLSClientCA != "" && c.TLSCert == "":
+		return errors.New("--tls-client-ca needs --tls-cert and --tls-key")
+	case c.Keys != "" || c.TLSClientCA != "" || c.InsecureNoAuth || loopback(c.Listen):
+		return nil
+	}
+	return fmt.Errorf("--listen %s can be reached by others: give --keys or --tls-client-ca, or --insecure-no-auth to let everybody in", c.Listen)
+}
+
+// loopback reports whether an address is certainly for this machine alone.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // Listen says what is wrong with it
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // validateMode refuses settings of one mode in another: they would do nothing, and

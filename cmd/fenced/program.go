@@ -71,13 +71,11 @@ func (p *Program) serve(ctx context.Context, store *store) error {
 	if err != nil {
 		return err
 	}
-	handler, err := httpapi.New(httpapi.Config{
-		Engine: engine, Version: version, Mode: p.config.mode(), PublicHosts: p.config.PublicHosts, Logger: p.log,
-	})
+	service, err := p.newService(engine)
 	if err != nil {
 		return err
 	}
-	server := httpapi.NewServer(handler)
+	defer service.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 3)
@@ -85,7 +83,7 @@ func (p *Program) serve(ctx context.Context, store *store) error {
 	parts.Go(func() { failed <- engine.Run(ctx) })
 	parts.Go(func() { store.upkeep(ctx, revisionOf(engine)) })
 	parts.Go(func() {
-		if err := server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := service.serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serve: %w", err)
 		}
 	})
@@ -98,7 +96,7 @@ func (p *Program) serve(ctx context.Context, store *store) error {
 	cancel() // the engine answers its waiters, then Shutdown finds no request open
 	stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer done()
-	err = errors.Join(err, server.Shutdown(stop))
+	err = errors.Join(err, service.server.Shutdown(stop))
 	parts.Wait()
 	return err
 }
@@ -119,9 +117,14 @@ func (p *Program) greet(ctx context.Context, engine *lockserver.Server) {
 	if engine.WaitReady(ctx) != nil {
 		return
 	}
-	_, _ = fmt.Fprintf(p.out, `fenced %s listens on http://%s
+	key := ""
+	if p.config.Keys != "" {
+		key = ` -H "Authorization: Bearer $FENCED_API_KEY"`
+	}
+	url := p.config.scheme() + "://" + p.Addr()
+	_, _ = fmt.Fprintf(p.out, `fenced %s listens on %s
 %s
 try it:
-  curl -s http://%s/v1/holds -H 'Content-Type: application/json' -d '{"lock":"orders/42","owner":"me","ttl":"30s"}'
-`, version, p.Addr(), p.config.where(), p.Addr())
+  curl -s %s/v1/holds%s -H 'Content-Type: application/json' -d '{"lock":"orders/42","owner":"me","ttl":"30s"}'
+`, version, url, p.config.where(), url, key)
 }
