@@ -2,15 +2,14 @@ package pgfence
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fenced/fenced/tokens"
+	"github.com/fenced/fenced/tokens/internal/unit"
 )
 
 const (
@@ -25,10 +24,6 @@ const (
 	// rollbackLimit is short: a rollback that gets no answer closes the
 	// connection, and the server rolls back by itself.
 	rollbackLimit = 5 * time.Second
-
-	// Pauses between tries are drawn evenly from 0 to a bound that doubles.
-	firstPause = 5 * time.Millisecond
-	lastPause  = 250 * time.Millisecond
 )
 
 // WithFence runs fn in a transaction on db that has advanced c.Resource to
@@ -77,34 +72,15 @@ func WithFence(ctx context.Context, db Beginner, c tokens.Claim, fn func(ctx con
 	if err := refuseNesting(ctx, db); err != nil {
 		return fmt.Errorf("with fence %q: %w", c.Resource, err)
 	}
-	c.Deadline = deadline(ctx, c)
-	bounded, cancel := context.WithDeadlineCause(context.WithValue(ctx, insideKey{}, true), c.Deadline, errLeaseOver)
-	defer cancel()
-
-	u := unit{db: db, claim: c, fn: fn}
-	var last error
-	for try := 0; ; try++ {
-		if bounded.Err() != nil {
-			return u.timeOver(bounded, last)
-		}
-		err := u.once(bounded)
-		if err == nil || !repeatable(err) || connClosed(db) {
-			return u.explain(bounded, err, last)
-		}
-		last = err
-		pause(bounded, try)
-	}
+	w := unit.Work{Claim: c, Limit: DefaultLimit, InVain: func() bool { return connClosed(db) }}
+	w.Once = func(ctx context.Context, c tokens.Claim) error { return once(ctx, db, c, fn) }
+	return w.Run(ctx)
 }
-
-var errLeaseOver = fmt.Errorf("the lease is over: %w", context.DeadlineExceeded)
-
-// insideKey marks the context of an fn.
-type insideKey struct{}
 
 // refuseNesting keeps one fence out of another's transaction: the inner COMMIT
 // would commit the outer work, or the two would wait for each other.
 func refuseNesting(ctx context.Context, db Beginner) error {
-	if ctx.Value(insideKey{}) != nil {
+	if unit.Inside(ctx) {
 		return fmt.Errorf("inside another WithFence; use Guard.Advance on its transaction: %w", tokens.ErrInvalid)
 	}
 	const idle = 'I'
@@ -133,76 +109,31 @@ func connClosed(db Beginner) bool {
 	return conn != nil && conn.IsClosed()
 }
 
-func deadline(ctx context.Context, c tokens.Claim) time.Time {
-	own, ok := ctx.Deadline()
-	switch {
-	case c.Deadline.IsZero() && ok:
-		return own
-	case c.Deadline.IsZero():
-		return time.Now().Add(DefaultLimit)
-	case ok && own.Before(c.Deadline):
-		return own
-	default:
-		return c.Deadline
-	}
-}
-
-func repeatable(err error) bool {
-	return errors.Is(err, tokens.ErrBusy) || errors.Is(err, tokens.ErrRetryable)
-}
-
-// pause waits between two tries, at random so that rivals part.
-func pause(ctx context.Context, try int) {
-	bound := min(firstPause<<min(try, 10), lastPause)
-	timer := time.NewTimer(rand.N(bound))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// unit is one fenced unit of work.
-type unit struct {
-	db    Beginner
-	claim tokens.Claim
-	fn    func(ctx context.Context, tx pgx.Tx) error
-}
-
 // once is one try. Its error is classified.
-func (u unit) once(ctx context.Context) error {
-	inner, err := u.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL(u.claim.Deadline)})
+func once(ctx context.Context, db Beginner, c tokens.Claim, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	inner, err := db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL(c.Deadline)})
 	if err != nil {
-		return notThrough(ctx, Classify(err))
+		return unit.NotThrough(ctx, Classify(err))
 	}
-	tx := &boundTx{Tx: inner, limits: &limits{deadline: u.claim.Deadline, set: time.Now()}}
-	if err := u.run(ctx, tx); err != nil {
+	tx := &boundTx{Tx: inner, limits: &limits{deadline: c.Deadline, set: time.Now()}}
+	if err := run(ctx, tx, c, fn); err != nil {
 		rollback(ctx, inner)
 		return err
 	}
 	return Commit(ctx, inner)
 }
 
-func (u unit) run(ctx context.Context, tx *boundTx) error {
-	if _, err := (&Guard{}).Advance(ctx, tx.Tx, u.claim); err != nil {
-		return notThrough(ctx, err)
+func run(ctx context.Context, tx *boundTx, c tokens.Claim, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	if _, err := (&Guard{}).Advance(ctx, tx.Tx, c); err != nil {
+		return unit.NotThrough(ctx, err)
 	}
-	if err := u.fn(ctx, tx); err != nil {
+	if err := fn(ctx, tx); err != nil {
 		if tx.limits.err != nil {
 			err = tx.limits.err // the first failure; fn saw only what it led to
 		}
 		return Classify(err)
 	}
-	return ended(ctx)
-}
-
-// notThrough says of a try that was out of time before fn could be called that it
-// was kept waiting: by the fence's holder, or for a connection.
-func notThrough(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", tokens.ErrBusy, err)
-	}
-	return err
+	return unit.Ended(ctx)
 }
 
 // Commit commits tx as [WithFence] does, for those who use a [Guard] in their own
@@ -221,30 +152,4 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
 	_ = tx.Rollback(ctx)
-}
-
-// explain says of the end of a context what it was that ended, with the error of
-// the try before: somebody who waited in vain wants to know for whom.
-func (u unit) explain(ctx context.Context, err, last error) error {
-	if err != nil && ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		return u.timeOver(ctx, last)
-	}
-	return err
-}
-
-func (u unit) timeOver(ctx context.Context, last error) error {
-	if last == nil {
-		return fmt.Errorf("with fence %q: %w", u.claim.Resource, ended(ctx))
-	}
-	return fmt.Errorf("with fence %q: %w; the last try: %w", u.claim.Resource, ended(ctx), last)
-}
-
-// ended returns why ctx has ended, nil where it has not, so that errors.Is finds
-// both the cause and the context's own error.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
