@@ -261,6 +261,13 @@ func (s *Server) heldProblem(h *hold, waited time.Duration) error {
 }
 
 func holderBody(h *hold) *wire.Holder {
-	return &wire.Holder{Ref: h.ref, Owner: h.owner, Token: h.token, Metadata: h.metadata,
+	b := &wire.Holder{Ref: h.ref, Owner: h.owner, Token: h.token, Metadata: h.metadata,
 		TTLMS: h.ttl.Milliseconds(), Since: h.created.UTC()}
+	until := h.until
+	if h.session != nil {
+		b.Session, until = h.session.ref, h.session.until
+	}
+	left := time.Until(until).Milliseconds()
+	b.ExpiresInMS = &left
+	return b
 }

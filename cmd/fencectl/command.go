@@ -22,9 +22,10 @@ type streams struct {
 // app is what the subcommands share in one run.
 type app struct {
 	streams
-	getenv func(string) string
-	addr   string
-	output string
+	getenv  func(string) string
+	addr    string
+	context string
+	output  string
 	// started tells a usage error from a failure: cobra finds the former first.
 	started bool
 	// exit is a code that is not an error's, such as that of a command that was run.
@@ -63,14 +64,17 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.addr, "addr", "", "URLs of the servers, separated by commas (default: FENCED_ADDR, or "+clientsdk.DefaultEndpoint+")")
+	flags.StringVar(&a.addr, "addr", "", "URLs of the servers, separated by commas (default: FENCED_ADDR, the default context, or "+clientsdk.DefaultEndpoint+")")
+	flags.StringVar(&a.context, "context", "", "servers and API key of this name in the config file; see \"fencectl help contexts\"")
+	cobra.CheckErr(root.RegisterFlagCompletionFunc("context", a.completeContext))
 	flags.StringVarP(&a.output, "output", "o", "table", "how to print: table or json")
 	root.AddCommand(
 		a.listCommand(), a.getCommand(), a.historyCommand(), a.watchCommand(), a.sessionsCommand(), a.statusCommand(),
 		a.runCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
 		a.checkCommand(), a.breakCommand(), a.pgCommand(),
-		exitCodesTopic(),
+		a.membersCommand(), a.snapshotCommand(), a.floorCommand(), a.keyCommand(),
+		exitCodesTopic(), contextsTopic(),
 	)
 	return root
 }
@@ -96,13 +100,13 @@ func (a *app) checkOutput(cmd *cobra.Command) error {
 	return fmt.Errorf("output must be one of %s, not %q", allowed, a.output)
 }
 
-// client returns an SDK client for the servers that flags and environment name.
+// client returns an SDK client for the servers that flags, environment and config file name.
 func (a *app) client(edit func(*clientsdk.Config)) (*clientsdk.Client, error) {
-	cfg := clientsdk.Config{APIKey: a.getenv("FENCED_API_KEY"), RetryFor: patience}
-	addr := a.addr
-	if addr == "" {
-		addr = a.getenv("FENCED_ADDR")
+	addr, key, err := a.target()
+	if err != nil {
+		return nil, err
 	}
+	cfg := clientsdk.Config{APIKey: key, RetryFor: patience}
 	for e := range strings.SplitSeq(addr, ",") {
 		if e = strings.TrimSpace(e); e == "" {
 			continue

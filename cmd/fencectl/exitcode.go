@@ -52,17 +52,27 @@ type usageError struct{ error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// exitError is an error that no code of the API stands for, with its exit code and the
+// next thing to try, which may be empty.
+type exitError struct {
+	exit int
+	hint string
+	error
+}
+
+func (e *exitError) Unwrap() error { return e.error }
+
 // exitCode returns the code that goes with err.
 func exitCode(err error) int {
 	var u usageError
-	var store *storeError
+	var own *exitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &u):
 		return apierr.ExitUsage
-	case errors.As(err, &store):
-		return store.exit
+	case errors.As(err, &own):
+		return own.exit
 	case errors.Is(err, clientsdk.ErrUnavailable):
 		return apierr.ExitUnreachable
 	case errors.Is(err, context.Canceled):
@@ -74,9 +84,12 @@ func exitCode(err error) int {
 // hint is the next thing to try after err; empty where there is none.
 func hint(err error) string {
 	var u usageError
+	var own *exitError
 	switch {
 	case errors.As(err, &u):
 		return "see fencectl --help"
+	case errors.As(err, &own):
+		return own.hint
 	case errors.Is(err, clientsdk.ErrUnavailable) && apierr.CodeOf(err) != apierr.TokenFloor:
 		return `is a server running there? start one with "fenced serve", or set FENCED_ADDR`
 	}
@@ -88,7 +101,7 @@ var hints = map[apierr.Code]string{
 	apierr.HolderChanged: `see the present token with "fencectl get"`,
 	apierr.HoldGone:      "acquire the lock again",
 	apierr.NotHeld:       "wait until it is granted",
-	apierr.Unauthorized:  "set FENCED_API_KEY",
+	apierr.Unauthorized:  "set FENCED_API_KEY, or name a key in a context; see \"fencectl help contexts\"",
 	apierr.Forbidden:     "use a key that may do this",
 	apierr.TokenFloor:    `the store is older than the tokens it has issued: run "fencectl floor raise"`,
 	apierr.Quota:         "release holds of this key, or raise its quota",

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/clientsdk"
@@ -12,26 +14,35 @@ func (a *app) listCommand() *cobra.Command {
 		Short: "List the locks that are held, by name",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := &clientsdk.LocksQuery{Limit: 1000}
+			prefix := ""
 			if len(args) > 0 {
-				q.Prefix = args[0]
+				prefix = args[0]
 			}
-			return a.with(func(c *clientsdk.Client) error { return a.list(cmd, c, q) })
+			return a.with(func(c *clientsdk.Client) error { return a.list(cmd, c, prefix) })
 		},
 	}
 }
 
-func (a *app) list(cmd *cobra.Command, c *clientsdk.Client, q *clientsdk.LocksQuery) error {
+// allLocks reads all pages of the locks whose names start with prefix.
+func allLocks(ctx context.Context, c *clientsdk.Client, prefix string) ([]clientsdk.LockSummary, error) {
 	locks := []clientsdk.LockSummary{}
+	q := &clientsdk.LocksQuery{Prefix: prefix, Limit: 1000}
 	for {
-		page, err := c.Locks(cmd.Context(), q)
+		page, err := c.Locks(ctx, q)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		locks = append(locks, page.Locks...)
 		if q.Cursor = page.Cursor; q.Cursor == "" {
-			break
+			return locks, nil
 		}
+	}
+}
+
+func (a *app) list(cmd *cobra.Command, c *clientsdk.Client, prefix string) error {
+	locks, err := allLocks(cmd.Context(), c, prefix)
+	if err != nil {
+		return err
 	}
 	return a.print(locks, func(t *table) {
 		t.row("LOCK", "OWNER", "TOKEN", "HELD", "LEFT", "WAITERS")

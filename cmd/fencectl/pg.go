@@ -2,12 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/tokens"
 	"github.com/fenced/fenced/tokens/pgfence"
@@ -15,7 +17,7 @@ import (
 
 func (a *app) pgCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "pg", Short: "Work with the fences in a PostgreSQL database"}
-	cmd.AddCommand(a.pgAdvanceCommand())
+	cmd.AddCommand(a.pgAdvanceCommand(), a.pgFloorCommand())
 	return cmd
 }
 
@@ -36,25 +38,39 @@ fence, and N+1 may be the next holder's.`,
 			if err != nil {
 				return usage("--token: %v", err)
 			}
-			url := cmp.Or(database, a.getenv("FENCED_DATABASE_URL"))
-			if url == "" {
-				return usage("name the database with --database or FENCED_DATABASE_URL")
-			}
-			return a.advance(cmd, url, tokens.Claim{Resource: args[0], Token: n, Mode: tokens.Renewable})
+			return a.advance(cmd, database, tokens.Claim{Resource: args[0], Token: n, Mode: tokens.Renewable})
 		},
 	}
 	cmd.Flags().StringVar(&token, "token", "", "what the fence is raised to")
-	cmd.Flags().StringVar(&database, "database", "", "URL of the database (default: FENCED_DATABASE_URL)")
+	databaseFlag(cmd, &database)
 	return cmd
+}
+
+func databaseFlag(cmd *cobra.Command, url *string) {
+	cmd.Flags().StringVar(url, "database", "", "URL of the database (default: FENCED_DATABASE_URL)")
+}
+
+// database connects to the database that the flag or the environment names. The
+// caller closes it.
+func (a *app) database(ctx context.Context, url string) (*pgx.Conn, error) {
+	url = cmp.Or(url, a.getenv("FENCED_DATABASE_URL"))
+	if url == "" {
+		return nil, usage("name the database with --database or FENCED_DATABASE_URL")
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, &exitError{apierr.ExitUnreachable, "is that the URL of a PostgreSQL database?", fmt.Errorf("database: %w", err)}
+	}
+	return conn, nil
 }
 
 func (a *app) advance(cmd *cobra.Command, url string, claim tokens.Claim) error {
 	if err := claim.Validate(); err != nil {
 		return usage("%v", err)
 	}
-	conn, err := pgx.Connect(cmd.Context(), url)
+	conn, err := a.database(cmd.Context(), url)
 	if err != nil {
-		return &storeError{apierr.ExitUnreachable, fmt.Errorf("pg advance: %w", err)}
+		return err
 	}
 	defer conn.Close(cmd.Context())
 	var current tokens.Token
@@ -65,10 +81,10 @@ func (a *app) advance(cmd *cobra.Command, url string, claim tokens.Claim) error 
 	})
 	if errors.Is(err, tokens.ErrStale) {
 		// What was asked for is so already, and more.
-		return &storeError{apierr.ExitConflict, fmt.Errorf("pg advance: the fence of %q is past that already: %w", claim.Resource, err)}
+		return &exitError{apierr.ExitConflict, "", fmt.Errorf("pg advance: the fence of %q is past that already: %w", claim.Resource, err)}
 	}
 	if err != nil {
-		return &storeError{exitInternal, fmt.Errorf("pg advance: %w", err)}
+		return pgError("pg advance", err)
 	}
 	return a.print(map[string]any{"resource": claim.Resource, "fence": current}, func(t *table) {
 		t.row("RESOURCE", "FENCE")
@@ -76,10 +92,71 @@ func (a *app) advance(cmd *cobra.Command, url string, claim tokens.Claim) error 
 	})
 }
 
-// storeError is an error of a store that holds fences, with its exit code.
-type storeError struct {
-	exit int
-	error
+func (a *app) pgFloorCommand() *cobra.Command {
+	var database string
+	var fromServer bool
+	cmd := &cobra.Command{
+		Use:   "floor --from-server",
+		Short: "Make the database refuse every token issued so far, for all resources",
+		Long: `Raise the floor of all fences in the database above the highest token that the server
+can have issued. Do it after the database was restored or failed over and may have lost
+commits, before the application may connect: what the lost commits had fenced off would
+be accepted again.
+
+Who holds a lock now must acquire it again. It waits for transactions that have advanced
+a fence. It needs a member of the role fence_owner.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !fromServer {
+				return usage("say where the token comes from: --from-server")
+			}
+			return a.with(func(c *clientsdk.Client) error { return a.pgFloor(cmd, c, database) })
+		},
+	}
+	cmd.Flags().BoolVar(&fromServer, "from-server", false, "take the highest token that the server can have issued")
+	databaseFlag(cmd, &database)
+	return cmd
 }
 
-func (e *storeError) Unwrap() error { return e.error }
+func (a *app) pgFloor(cmd *cobra.Command, c *clientsdk.Client, url string) error {
+	highest, err := highestToken(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	conn, err := a.database(cmd.Context(), url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(cmd.Context())
+	floor, err := pgfence.RaiseFloor(cmd.Context(), conn, highest+1)
+	if err != nil {
+		return pgError("pg floor", err)
+	}
+	return a.print(map[string]any{"floor": floor}, func(t *table) { t.row("floor", floor) })
+}
+
+// highestToken is the highest token that can have been issued. A server that cannot
+// grant may know less than was issued.
+func highestToken(ctx context.Context, c *clientsdk.Client) (tokens.Token, error) {
+	// Before a server answers a check it has caught up with the store.
+	if _, err := c.Check(ctx, []clientsdk.CheckItem{{Lock: "fencectl", Token: 1}}); err != nil {
+		return 0, err
+	}
+	st, err := c.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !st.Ready {
+		return 0, apierr.New(apierr.Code(st.NotReady), "the server cannot tell the highest token")
+	}
+	return st.Highest, nil
+}
+
+// pgError gives an error of the database its exit code.
+func pgError(op string, err error) error {
+	hint := ""
+	if errors.Is(err, tokens.ErrUnfenced) {
+		hint = `connect as a member of the role that is needed, and see "fencectl doctor --database URL"`
+	}
+	return &exitError{exitInternal, hint, fmt.Errorf("%s: %w", op, err)}
+}

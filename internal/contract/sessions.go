@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -41,6 +42,11 @@ func sessionLists(b *bundle) {
 	if !slices.Equal(got.Live, []string{h.Ref}) || got.Revision < h.Revision || got.Ref != s.Ref ||
 		got.ExpiresInMS == nil || *got.ExpiresInMS < 20_000 {
 		b.Errorf("renewal answers %+v, want %s live at %d or later", got, h.Ref, h.Revision)
+	}
+	var lock wire.Lock
+	b.do(http.MethodGet, "/v1/lock?name="+url.QueryEscape(b.lock), "", nil).is(http.StatusOK).into(&lock)
+	if lock.Holder == nil || lock.Holder.Session != s.Ref || lock.Holder.ExpiresInMS == nil || *lock.Holder.ExpiresInMS < 20_000 {
+		b.Errorf("the lock shows holder %+v, want one of session %s", lock.Holder, s.Ref)
 	}
 	b.release(h).is(http.StatusNoContent)
 	if got := b.renewSession(s).is(http.StatusOK).session(); len(got.Live) != 0 {
