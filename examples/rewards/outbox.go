@@ -106,5 +106,6 @@ func Replay(ctx context.Context, pool *pgxpool.Pool, keys ...string) (int, error
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
+	announce(ctx, pool)
 	return int(tag.RowsAffected()), nil
 }

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,12 +33,14 @@ type PublisherConfig struct {
 	Lease time.Duration
 	// Batch is the number of rows claimed and called at once. Defaults to 16.
 	Batch int
-	// Poll is how long to wait where nothing is due. Defaults to 250 ms.
+	// Poll is how long to wait at most where nothing is due. Defaults to 250 ms. A
+	// notification of a worker ends the wait early.
 	Poll time.Duration
-	// FirstRetry and LongestRetry bound the full-jitter backoff. Default to 500 ms
-	// and 5 min.
+	// FirstRetry and LongestRetry bound the full-jitter backoff, of a row and of the
+	// whole publisher while nobody can connect. Default to 500 ms and 5 min.
 	FirstRetry, LongestRetry time.Duration
-	// Attempts after which a row is dead. Defaults to 20.
+	// Attempts after which a row is dead. Defaults to 20. A call that could not
+	// connect is none.
 	Attempts int
 	// Drain makes Run return once every row is DONE or DEAD, or waits behind a
 	// dead one.
@@ -85,7 +89,12 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 
 // A Publisher tells the item server what the outbox holds. Any number of
 // publishers may share one outbox. Polling is what it rests on; it waits between
-// polls only where nothing is due.
+// polls only where nothing is due, and NOTIFY, over one connection beside the
+// pool's, only shortens that wait. Behind a pooler in transaction mode it hears
+// nothing and polls.
+//
+// While the item server cannot be connected to, the publisher pauses as a whole
+// and tries one row at a time. Rows lose no attempts by that.
 type Publisher struct{ cfg PublisherConfig }
 
 // NewPublisher returns a publisher; nothing runs before Run. The error names the
@@ -102,22 +111,39 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 // Drain is set, and returns when all its goroutines are gone: nil after a drain,
 // else the cause of ctx.
 func (p *Publisher) Run(ctx context.Context) error {
+	woken, stop := listen(ctx, p.cfg.Pool)
+	defer stop()
+	var items lane
 	for ctx.Err() == nil {
-		letters, err := takeLetters(ctx, p.cfg.Pool, p.cfg.Batch, p.cfg.Lease)
-		if err == nil && len(letters) == 0 && p.cfg.Drain && p.drained(ctx) {
+		letters, err := takeLetters(ctx, p.cfg.Pool, items.batch(p.cfg.Batch), p.cfg.Lease)
+		switch {
+		case len(letters) > 0:
+			// A pause that ctx ends is no error: the loop looks at ctx.
+			_ = pause(ctx, items.after(p.publishAll(ctx, letters), p.cfg.FirstRetry, p.cfg.LongestRetry))
+		case err == nil && p.cfg.Drain && p.drained(ctx):
 			return nil
+		default:
+			pauseUnless(ctx, woken, backoff(1, p.cfg.Poll, p.cfg.Poll))
 		}
-		if len(letters) == 0 {
-			_ = pause(ctx, backoff(1, p.cfg.Poll, p.cfg.Poll)) // the loop looks at ctx
-			continue
-		}
-		var calls sync.WaitGroup
-		for _, l := range letters {
-			calls.Go(func() { p.publish(ctx, l) })
-		}
-		calls.Wait()
 	}
 	return context.Cause(ctx)
+}
+
+// publishAll makes the calls at once and reports whether any had a connection.
+func (p *Publisher) publishAll(ctx context.Context, letters []letter) bool {
+	var (
+		calls   sync.WaitGroup
+		reached atomic.Bool
+	)
+	for _, l := range letters {
+		calls.Go(func() {
+			if p.publish(ctx, l) {
+				reached.Store(true)
+			}
+		})
+	}
+	calls.Wait()
+	return reached.Load()
 }
 
 // drained reports whether every row is DONE, DEAD or behind a DEAD one.
@@ -131,8 +157,9 @@ func (p *Publisher) drained(ctx context.Context) bool {
 
 // publish makes one call, outside any transaction, and marks the row by its
 // answer. A mark that fails is made good by the next claim: the same key is sent
-// again and answered with the stored result.
-func (p *Publisher) publish(ctx context.Context, l letter) {
+// again and answered with the stored result. It reports whether the call had a
+// connection.
+func (p *Publisher) publish(ctx context.Context, l letter) (reached bool) {
 	p.cfg.At(Calling, l.key)
 	v := p.call(ctx, l)
 	p.cfg.At(Answered, l.key)
@@ -152,6 +179,7 @@ func (p *Publisher) publish(ctx context.Context, l letter) {
 		wait := max(v.wait, backoff(l.attempts, p.cfg.FirstRetry, p.cfg.LongestRetry))
 		_ = putBack(marking, p.cfg.Pool, l, wait, v.free, v.reason)
 	}
+	return !v.unreached
 }
 
 // markTimeout is how long what has been done may take to be written down, also while
@@ -172,6 +200,8 @@ type verdict struct {
 	wait   time.Duration // at least this long, as the server asked
 	free   bool          // does not count as an attempt
 	reason error
+	// unreached: there was no connection to send it on. Always free.
+	unreached bool
 }
 
 // call sends the row and reads the answer:
@@ -180,8 +210,11 @@ type verdict struct {
 //	409             the same key is in progress: wait, the attempt is free
 //	412             ask the status: granted after all is done, else dead
 //	429, 5xx, none  later, with the same key and bytes
+//	no connection   later, the attempt is free
 //	other 4xx       dead: it is a bug, and no repeat mends it
 func (p *Publisher) call(ctx context.Context, l letter) verdict {
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, trace(&connected))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.cfg.Items+"/v1/grants", bytes.NewReader(l.body))
 	if err != nil {
 		return verdict{fate: dead, reason: err}
@@ -191,7 +224,7 @@ func (p *Publisher) call(ctx context.Context, l letter) verdict {
 	tokens.SetHeader(req.Header, l.token)
 	res, err := p.cfg.HTTPClient.Do(req)
 	if err != nil {
-		return verdict{reason: err}
+		return verdict{reason: err, free: !connected.Load(), unreached: !connected.Load()}
 	}
 	defer discard(res)
 	reason := answerError(res)

@@ -99,7 +99,10 @@ type Attempt struct {
 }
 
 // A Worker pays the rewards of the inbox. Any number of workers may share one.
-type Worker struct{ cfg WorkerConfig }
+type Worker struct {
+	cfg       WorkerConfig
+	announcer announcer // of what is paid, to the publishers
+}
 
 // NewWorker returns a worker; nothing runs before Run. The error names the field
 // that cannot be used.
@@ -108,7 +111,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{cfg: cfg}, nil
+	return &Worker{cfg: cfg, announcer: newAnnouncer()}, nil
 }
 
 // Run works until ctx ends, or until the inbox holds nothing to settle if
@@ -116,7 +119,9 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 // else the cause of ctx. A database or a lock service that does not answer is no
 // reason to return: a message that could not be paid comes back.
 func (w *Worker) Run(ctx context.Context) error {
-	var lanes sync.WaitGroup
+	var lanes, announcing sync.WaitGroup
+	paid := make(chan struct{})
+	announcing.Go(func() { w.announcer.run(context.WithoutCancel(ctx), w.cfg.Pool, paid) })
 	for range w.cfg.Concurrency {
 		lanes.Go(func() {
 			for w.next(ctx) {
@@ -124,6 +129,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		})
 	}
 	lanes.Wait()
+	close(paid)
+	announcing.Wait()
 	return context.Cause(ctx)
 }
 
@@ -158,6 +165,7 @@ func (w *Worker) attempt(ctx context.Context, m message) Attempt {
 	marking, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
 	defer cancel()
 	if err == nil {
+		w.announcer.paid()
 		w.cfg.At(Paid, m.Reward, a.Token)
 		err = settle(marking, w.cfg.Pool, m, "DONE", a.Outcome, nil)
 		w.cfg.At(Done, m.Reward, a.Token)
