@@ -19,7 +19,11 @@
 //	s/<ref>   one key a session, on its lease
 //	ends      overwritten by each batch that ends holds: who, how, by whom
 //	base      what is added to a revision to make a token; absent means 0
-//	cluster   the random id of the deployment that owns the prefix
+//	cluster   the id of the deployment that owns the prefix; a server of another
+//	          one ends with a [*ForeignError]
+//	closed    why granting is closed on all servers, until the floor is raised
+//	restored/<id>
+//	          that the holds of a restored store have been ended
 //
 // A ref is a digest of the secret id, so neither the store nor a list nor a log
 // ever holds the capability itself. No name is part of a key: names need no
