@@ -162,7 +162,12 @@ func TestPublisher_outage_burns_no_attempts(t *testing.T) {
 		back <- items
 	}
 	publish(t, cfg)
-	defer (<-back).Close()
+	select {
+	case items := <-back:
+		defer items.Close()
+	default:
+		t.Fatal("every row died before the item server was back")
+	}
 	s.check(t)
 	if n := count(t, s.pool, "SELECT max(attempts) FROM reward_outbox"); n != 1 {
 		t.Errorf("a row has %d attempts, want only the one that succeeded", n)

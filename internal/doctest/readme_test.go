@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fenced/fenced/tokens/mysqlfence/mysqltest"
 	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
 
@@ -19,7 +20,7 @@ const root = "../.."
 // address is where the documents say that the server is.
 const address = "127.0.0.1:7420"
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m).Run()) }
+func TestMain(m *testing.M) { os.Exit(mysqltest.Main(pgtest.Main(m)).Run()) }
 
 // block is one fenced block of a document.
 type block struct{ lang, text string }
