@@ -100,6 +100,13 @@ func TestCluster_ALearnerJoinsAndVotes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A new member asks any of the others who belongs to the cluster; a list is
+	// answered when the member has caught up.
+	for i := range 3 {
+		if _, err := c.Node(i).Client().MemberList(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	node, err := embedded.Start(t.Context(), embedded.Config{
 		Dir: filepath.Join(t.TempDir(), "data"), NoSync: true,
 		Cluster: &embedded.Cluster{Name: "n4", Initial: c.Config(0).Cluster.Initial + ",n4=http://" + peer, Existing: true},
