@@ -18,7 +18,7 @@
 // of durability: etcd, ZooKeeper and fenced fsync before they answer, and Redis is
 // told to (appendfsync always). The load comes from this process, and is the same
 // for all: as many goroutines as clients, and each client with a connection of its
-// own. fenced is the real binary, except where the inside of the server must be
+// own; what v3lock gains where all share one is a figure beside it. fenced is the real binary, except where the inside of the server must be
 // seen (memory, profiles): there this binary runs the same packages.
 //
 // A client that works over HTTP by hand writes requests and reads answers on a

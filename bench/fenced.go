@@ -32,6 +32,20 @@ func dialHTTP(addr string) (*httpConn, error) {
 	return &httpConn{conn: conn, in: bufio.NewReaderSize(conn, 2<<10), host: addr}, nil
 }
 
+// dialServed is dialHTTP for a client that will not send for a while: a server
+// closes a connection on which it never got a request sooner than an idle one.
+func dialServed(addr string) (*httpConn, error) {
+	c, err := dialHTTP(addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := readStatus(c); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
 func (c *httpConn) close() { _ = c.conn.Close() }
 
 // do sends one request and returns the status and the body of the answer, which
@@ -98,6 +112,17 @@ func (c *httpConn) header() (status, length int, err error) {
 	return status, max(length, 0), nil
 }
 
+// statusError is an answer that is not what was asked for.
+type statusError struct {
+	call   string
+	status int
+	body   string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s: status %d: %s", e.call, e.status, e.body)
+}
+
 // acquire asks until it has the lock: a wait that is over is asked for again.
 func (c *httpConn) acquire(lock string, ttl time.Duration) (hold string, err error) {
 	body := `{"lock":"` + lock + `","owner":"bench","ttl":"` + ttl.String() + `","wait":"30s"}`
@@ -112,7 +137,7 @@ func (c *httpConn) acquire(lock string, ttl time.Duration) (hold string, err err
 		_, rest, found := bytes.Cut(answer, []byte(`"hold":"`))
 		id, _, _ := bytes.Cut(rest, []byte(`"`))
 		if status != http.StatusCreated || !found {
-			return "", fmt.Errorf("acquire: status %d: %s", status, answer)
+			return "", &statusError{"acquire", status, string(answer)}
 		}
 		return string(id), nil
 	}
@@ -121,7 +146,7 @@ func (c *httpConn) acquire(lock string, ttl time.Duration) (hold string, err err
 func (c *httpConn) release(hold string) error {
 	status, answer, err := c.do("DELETE", "/v1/holds/"+hold, "")
 	if err == nil && status != http.StatusNoContent {
-		err = fmt.Errorf("release: status %d: %s", status, answer)
+		err = &statusError{"release", status, string(answer)}
 	}
 	return err
 }

@@ -87,6 +87,7 @@ const (
 	fencedSDK     = "fenced_sdk"
 	v3lockPerLock = "v3lock_lease_per_lock"
 	v3lockShared  = "v3lock_shared_lease"
+	v3lockOneConn = "v3lock_shared_lease_one_connection"
 	etcdMutex     = "etcd_mutex"
 	etcdRaw       = "etcd_put_delete"
 	zooKeeper     = "zookeeper"
@@ -103,11 +104,16 @@ func (s *suite) dialPeers(ctx context.Context) (peers, error) {
 	if err != nil {
 		return nil, err
 	}
+	oneConn, err := newV3lock(s.etcd, lease)
+	if err != nil {
+		return nil, err
+	}
 	kinds := map[string]func(i int) (locker, error){
-		fencedHTTP:    func(int) (locker, error) { return dialHTTP(s.fenced) },
+		fencedHTTP:    func(int) (locker, error) { return dialServed(s.fenced) },
 		fencedSDK:     func(i int) (locker, error) { return sdkClient{sdk, i == 0}, nil },
 		v3lockPerLock: func(int) (locker, error) { return newV3lock(s.etcd, 0) },
 		v3lockShared:  func(int) (locker, error) { return newV3lock(s.etcd, lease) },
+		v3lockOneConn: func(int) (locker, error) { return oneConn, nil },
 		etcdMutex:     func(int) (locker, error) { return newMutex(s.etcd) },
 		etcdRaw:       func(int) (locker, error) { return newRaw(s.etcd) },
 	}
@@ -193,7 +199,8 @@ func (s *suite) measureKinds(ctx context.Context, p peers, prefix, suffix string
 
 func (s *suite) ownLocks(ctx context.Context, p peers) error {
 	got, err := s.rates(ctx, p, "own64_", s.clients, ownLocks,
-		fencedHTTP, v3lockPerLock, v3lockShared, zooKeeper, fencedSDK, etcdMutex, redisSet, etcdRaw)
+		fencedHTTP, v3lockPerLock, v3lockShared, zooKeeper,
+		fencedSDK, v3lockOneConn, etcdMutex, redisSet, etcdRaw)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -94,25 +95,27 @@ func (l *line) full(ctx context.Context, waiters int) error {
 	}
 }
 
-// round lets the line move for d and returns the hand-overs, from the sending of
-// a release to the reading of the next grant.
-func (l *line) round(ctx context.Context, d time.Duration) ([]time.Duration, error) {
+// round lets the line move for d, or longer until there is a hand-over, and returns
+// for how long it moved and the hand-overs, from the sending of a release to the
+// reading of the next grant.
+func (l *line) round(ctx context.Context, d time.Duration) (moved time.Duration, times []time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tick := time.NewTicker(d)
+	defer tick.Stop()
 	l.times = nil
-	l.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	var err error
-	select {
-	case <-timer.C:
-	case err = <-l.fail:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	begin := time.Now()
+	for err == nil && len(l.times) == 0 {
+		l.mu.Unlock()
+		select {
+		case <-tick.C:
+		case err = <-l.fail:
+		case <-ctx.Done():
+			err = fmt.Errorf("no hand-over: %w", context.Cause(ctx))
+		}
+		l.mu.Lock()
 	}
-	l.mu.Lock()
-	if err == nil && len(l.times) == 0 {
-		err = fmt.Errorf("no hand-over within %s", d)
-	}
-	return l.times, err
+	return time.Since(begin), l.times, err
 }
 
 // close cuts all connections; the server drops their places.
@@ -133,8 +136,8 @@ type serverStatus struct {
 func readStatus(c *httpConn) (serverStatus, error) {
 	var s serverStatus
 	status, body, err := c.do("GET", "/v1/status", "")
-	if err == nil && status != 200 {
-		err = fmt.Errorf("status: %d: %s", status, body)
+	if err == nil && status != http.StatusOK {
+		err = &statusError{"status", status, string(body)}
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &s)
@@ -157,7 +160,7 @@ func (s *suite) handover(ctx context.Context) error {
 	put := func(ctx context.Context) error { return raw.put(ctx, "bench/put") }
 	got, err := s.measureAll(ctx, []measure{
 		{"handover64_us", func(ctx context.Context, d time.Duration) (float64, error) {
-			times, err := l.round(ctx, d)
+			_, times, err := l.round(ctx, d)
 			return micros(quantile(times, 0.5)), err
 		}},
 		{"etcd_put_us", func(ctx context.Context, d time.Duration) (float64, error) {
@@ -189,8 +192,8 @@ func (s *suite) crowd(ctx context.Context) error {
 		}
 		defer l.close()
 		measures = append(measures, measure{lineName(n), func(ctx context.Context, d time.Duration) (float64, error) {
-			times, err := l.round(ctx, d)
-			return micros(d) / float64(len(times)), err
+			moved, times, err := l.round(ctx, d)
+			return micros(moved) / float64(len(times)), err
 		}})
 	}
 	got, err := s.measureAll(ctx, measures)

@@ -15,64 +15,78 @@ import (
 // profileTime is how long each hot path runs under the profiler.
 const profileTime = 4 * time.Second
 
-// hotPath is one load to profile the server under.
+// hotPath is one load to profile a role under.
 type hotPath struct {
-	name string
-	run  func(ctx context.Context, addr string) (load, error)
+	name, role string
+	run        func(ctx context.Context, p *process, addr string) (rate float64, err error)
 }
 
 var hotPaths = []hotPath{
-	{"own64", func(ctx context.Context, addr string) (load, error) { return profileHTTP(ctx, addr, 64, ownLocks) }},
-	{"own64-sdk", profileSDK},
-	{"one64", func(ctx context.Context, addr string) (load, error) { return profileHTTP(ctx, addr, 64, oneLock) }},
-	{"one-client", func(ctx context.Context, addr string) (load, error) { return profileHTTP(ctx, addr, 1, ownLocks) }},
+	{"own64", roleServer, overHTTP(64, ownLocks)},
+	{"own64-sdk", roleServer, overSDK},
+	{"one64", roleServer, overHTTP(64, oneLock)},
+	{"one-client", roleServer, overHTTP(1, ownLocks)},
+	{"engine256", roleEngine, inside},
+	{"raw-etcd256", roleRaw, inside},
 }
 
-// profile runs the server of this binary under each hot path, writes a CPU profile
-// of it, and prints what is at the top. It ends with a heap profile of a server
-// that holds many holds.
+// profile runs the servers of this binary under each hot path, writes a CPU profile
+// of each, and prints what is at the top. It ends with a heap profile of a server
+// with many holds.
 func profile(ctx context.Context, into, dir string, out io.Writer) error {
-	if err := os.MkdirAll(into, 0o755); err != nil {
-		return err
-	}
 	into, err := filepath.Abs(into)
+	if err == nil {
+		err = os.MkdirAll(into, 0o755)
+	}
 	if err != nil {
 		return err
 	}
 	s := &suite{scale: fullScale, dir: dir}
 	defer s.close()
+	for _, h := range hotPaths {
+		if err := s.profilePath(ctx, h, filepath.Join(into, h.name+".pprof"), out); err != nil {
+			return fmt.Errorf("%s: %w", h.name, err)
+		}
+	}
+	return s.profileHeap(ctx, filepath.Join(into, "heap.pprof"), out)
+}
+
+func (s *suite) profilePath(ctx context.Context, h hotPath, file string, out io.Writer) error {
+	var ready address
+	p, err := s.role(h.role, &ready)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	var before, after float64
+	if err := p.ask(&before, "profile %s", file); err != nil {
+		return err
+	}
+	rate, err := h.run(ctx, p, ready.Addr)
+	if err != nil {
+		return err
+	}
+	if err := p.ask(&after, "profiled"); err != nil {
+		return err
+	}
+	perCycle := (after - before) / (rate * profileTime.Seconds()) * 1e6
+	return printTop(ctx, out, fmt.Sprintf("%s: %.0f cycles/s, %.0f us of CPU in the server a cycle", h.name, rate, perCycle), file)
+}
+
+func (s *suite) profileHeap(ctx context.Context, file string, out io.Writer) error {
 	var ready address
 	p, err := s.role(roleServer, &ready)
 	if err != nil {
 		return err
 	}
-	for _, h := range hotPaths {
-		file := filepath.Join(into, h.name+".pprof")
-		if err := p.ask(nil, "profile %s", file); err != nil {
-			return err
-		}
-		l, err := h.run(ctx, ready.Addr)
-		if err != nil {
-			return fmt.Errorf("%s: %w", h.name, err)
-		}
-		if err := p.ask(nil, "profiled"); err != nil {
-			return err
-		}
-		if err := printTop(ctx, out, fmt.Sprintf("%s: %.0f cycles/s, p50 %.0f us", h.name, l.rate, l.p50()), file); err != nil {
-			return err
-		}
-	}
-	return s.profileHeap(ctx, p, ready.Addr, filepath.Join(into, "heap.pprof"), out)
-}
-
-func (s *suite) profileHeap(ctx context.Context, p *process, addr, file string, out io.Writer) error {
-	if err := s.fill(ctx, addr, s.holds, func() time.Duration { return time.Hour }); err != nil {
+	defer p.stop()
+	if err := s.fill(ctx, ready.Addr, s.holds, func() time.Duration { return time.Hour }); err != nil {
 		return err
 	}
 	if err := p.ask(nil, "heap %s", file); err != nil {
 		return err
 	}
-	return printTop(ctx, out, "heap of 100,000 holds", file)
+	return printTop(ctx, out, fmt.Sprintf("heap of %d holds", s.holds), file)
 }
 
 // printTop prints where the time or the memory went by itself, then with what it
@@ -90,28 +104,38 @@ func printTop(ctx context.Context, out io.Writer, name, file string) error {
 	return nil
 }
 
-func profileHTTP(ctx context.Context, addr string, n int, on func([]locker) []func(context.Context) error) (load, error) {
-	var clients []locker
-	for range n {
-		c, err := dialHTTP(addr)
-		if err != nil {
-			return load{}, err
+func overHTTP(n int, on func([]locker) []func(context.Context) error) func(context.Context, *process, string) (float64, error) {
+	return func(ctx context.Context, _ *process, addr string) (float64, error) {
+		var clients []locker
+		for range n {
+			c, err := dialHTTP(addr)
+			if err != nil {
+				return 0, err
+			}
+			defer c.close()
+			clients = append(clients, c)
 		}
-		defer c.close()
-		clients = append(clients, c)
+		l, err := drive(ctx, profileTime, on(clients))
+		return l.rate, err
 	}
-	return drive(ctx, profileTime, on(clients))
 }
 
-func profileSDK(ctx context.Context, addr string) (load, error) {
+func overSDK(ctx context.Context, _ *process, addr string) (float64, error) {
 	client, err := clientsdk.New(clientsdk.Config{Endpoints: []string{"http://" + addr}, Owner: "bench"})
 	if err != nil {
-		return load{}, err
+		return 0, err
 	}
 	clients := make([]locker, 64)
 	for i := range clients {
 		clients[i] = sdkClient{client, i == 0}
 	}
 	defer clients[0].close()
-	return drive(ctx, profileTime, ownLocks(clients))
+	l, err := drive(ctx, profileTime, ownLocks(clients))
+	return l.rate, err
+}
+
+// inside lets the process drive itself.
+func inside(_ context.Context, p *process, _ string) (rate float64, err error) {
+	err = p.ask(&rate, "drive 256 %s", profileTime)
+	return rate, err
 }

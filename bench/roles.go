@@ -151,11 +151,12 @@ func serveRaw(ctx context.Context, dir string, c *console) error {
 	}))
 }
 
-// driver answers "drive CLIENTS DURATION" with the rate of cycles.
+// driver answers "drive CLIENTS DURATION" with the rate of cycles, and the rest as
+// inspect does.
 func driver(ctx context.Context, client func(i int) func(context.Context) error) func(string, []string) (any, error) {
 	return func(verb string, args []string) (any, error) {
 		if verb != "drive" {
-			return nil, unknown(verb)
+			return inspect(verb, args)
 		}
 		var clients int
 		var text string

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fenced/fenced/httpapi"
@@ -76,9 +77,7 @@ type memory struct {
 	ResidentKiB float64 `json:"resident_kib"`
 }
 
-// serveFenced is fenced serve with a view inside: "memory" weighs the server,
-// "profile FILE" starts a CPU profile and "profiled" ends it, "heap FILE" writes a
-// heap profile.
+// serveFenced is fenced serve with a view inside; see inspect.
 func serveFenced(ctx context.Context, dir string, c *console) error {
 	e, err := startEngine(ctx, dir)
 	if err != nil {
@@ -111,6 +110,9 @@ func serveHTTP(handler http.Handler, listener net.Listener) (stop func()) {
 	}
 }
 
+// inspect answers "memory" with what the process weighs; "profile FILE", which
+// starts a CPU profile, and "profiled", which ends it, with the CPU time used so
+// far; "heap FILE" writes a heap profile.
 func inspect(verb string, args []string) (any, error) {
 	switch {
 	case verb == "memory":
@@ -124,10 +126,10 @@ func inspect(verb string, args []string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, pprof.StartCPUProfile(file)
+		return cpuTime().Seconds(), pprof.StartCPUProfile(file)
 	case verb == "profiled":
 		pprof.StopCPUProfile()
-		return nil, nil
+		return cpuTime().Seconds(), nil
 	case verb == "heap" && len(args) == 1:
 		file, err := os.Create(args[0])
 		if err != nil {
@@ -137,4 +139,13 @@ func inspect(verb string, args []string) (any, error) {
 		return nil, errors.Join(pprof.WriteHeapProfile(file), file.Close())
 	}
 	return nil, unknown(verb)
+}
+
+// cpuTime is what this process has used of the CPUs, in and out of the kernel.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -50,14 +52,24 @@ func startZooKeeper(ctx context.Context, dir string) (*process, string, error) {
 	return p, addr, nil
 }
 
-// pingZooKeeper opens a session: a server that only listens is not ready yet.
+// pingZooKeeper asks with a command that every server answers: one that only
+// listens is not ready yet.
 func pingZooKeeper(addr string) error {
-	c, err := newZooKeeper(addr)
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	_, _, err = c.conn.Exists("/")
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("srvr")); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(conn)
+	if err == nil && !bytes.Contains(answer, []byte("Mode: ")) {
+		err = fmt.Errorf("it answers %q", answer)
+	}
 	return err
 }
 
