@@ -31,6 +31,15 @@ race10: ## Run the core packages ten times in a row with the race detector
 demo: need-postgres ## Show the main job: a stalled worker, a stale write, the refusal
 	$(GO) run ./internal/demo
 
+lab: need-postgres ## Race lab: seven ways of locking under stalls, a table and racelab-report.html
+	-@.ci/need redis-server redis-server
+	$(GO) run ./examples/racelab
+
+bench: need-postgres ## Measure fenced beside etcd, ZooKeeper, Redis and PostgreSQL; writes bench/RESULTS.md
+	-@.ci/need redis-server redis-server
+	-@.ci/need zookeeper /usr/share/zookeeper/bin/zkServer.sh
+	$(GO) run ./bench
+
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
@@ -49,6 +58,13 @@ need-postgres:
 
 need-mariadb: # without it the tests of mysqlfence are skipped
 	@.ci/need mariadb-server mariadbd /usr/sbin/mariadbd || true
+
+# The tests of the adapters and peers skip, with one line, what cannot be had.
+need-peers:
+	-@.ci/need pgbouncer pgbouncer /usr/sbin/pgbouncer
+	-@.ci/need mariadb-server mariadbd /usr/sbin/mariadbd
+	-@.ci/need redis-server redis-server
+	-@.ci/need chromium chromium
 
 clean: ## Remove what was built
 	rm -rf $(BIN) dist
