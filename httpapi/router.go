@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 
+	"github.com/fenced/fenced/httpapi/console"
 	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
 )
@@ -41,6 +42,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err := a.serveDocument(); err != nil {
 		return nil, err
 	}
+	a.serveConsole()
 	guard := newGuard(cfg.PublicHosts)
 	return recorded(guard.wrap(a.router), cfg.Logger, cfg.AccessLog), nil
 }
@@ -67,6 +69,16 @@ func newAPI(cfg Config) (*api, error) {
 	a.serveMetrics(cfg.Registry, cfg.Logger)
 	a.mendSchemas()
 	return a, nil
+}
+
+// serveConsole adds the web page, which needs no key: its calls do.
+func (a *api) serveConsole() {
+	for _, file := range console.Files() {
+		a.route(operation{method: http.MethodGet, path: file.Path}, func(c *call) error {
+			file.ServeHTTP(c.w, c.r)
+			return nil
+		})
+	}
 }
 
 // route adds one operation: to the router, and to the document unless it has no
