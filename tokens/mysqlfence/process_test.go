@@ -30,6 +30,7 @@ type job struct {
 	Token tokens.Token
 	Lease time.Duration // from when the worker is connected
 	Work  time.Duration // how long it runs statements before it stalls
+	Read  bool          // stalls with a large result half read
 }
 
 func runWorkerIfAsked() {
@@ -71,6 +72,14 @@ func stallInside(ctx context.Context, j job, ready func(end time.Time)) string {
 		if err := add(1)(ctx, tx); err != nil {
 			return err
 		}
+		if j.Read {
+			rows, err := tx.QueryContext(ctx, "SELECT REPEAT('x', 1000000) FROM seq_1_to_200")
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			rows.Next()
+		}
 		ready(c.Deadline)
 		return add(1)(ctx, tx)
 	})
@@ -80,17 +89,18 @@ func stallInside(ctx context.Context, j job, ready func(end time.Time)) string {
 	return strings.ReplaceAll(fmt.Sprint("ended: ", err), "\n", " ")
 }
 
-// Cases 20 and 21: a holder is stopped in the middle of its unit. The server frees
+// Cases 20 to 22: a holder is stopped in the middle of its unit. The server frees
 // its row when the lease is over, also when it has worked for most of the lease
-// before; the successor proceeds within that and a second; and nothing of what the
+// before, or has a result half read; the successor proceeds within that and a second; and nothing of what the
 // first one wrote is there, then or when it goes on.
 func TestWithFence_StalledHolder(t *testing.T) {
 	t.Parallel()
-	for name, work := range map[string]time.Duration{"at once": 0, "after work": 4500 * time.Millisecond} {
+	for name, j := range map[string]job{"at once": {}, "after work": {Work: 4500 * time.Millisecond}, "reading": {Read: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, config := installAt(t)
-			worker := startWorker(t, job{DSN: config.FormatDSN(), Token: 33, Lease: 6 * time.Second, Work: work})
+			j.DSN, j.Token, j.Lease = config.FormatDSN(), 33, 6*time.Second
+			worker := startWorker(t, j)
 			end := worker.ready(t)
 			worker.signal(t, syscall.SIGSTOP)
 
