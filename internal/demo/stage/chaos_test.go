@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"syscall"
 	"testing"
@@ -36,6 +37,7 @@ type chaos struct {
 	stage *stage.Stage
 	items string
 	locks *faultproxy.Proxy
+	db    *deaf
 	dice  *rand.Rand
 	// cast are the processes at work; each end is followed by a new one.
 	cast map[string]*stage.Process
@@ -91,12 +93,33 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	if c.items, err = s.ItemServer(c.ctx); err != nil {
 		t.Fatal(err)
 	}
+	c.items = forgetful(t, c.items)
+	c.db, c.DSN = newDeaf(t, c.DSN)
 	if c.locks, err = faultproxy.New(c.Server); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.locks.Close() })
 	c.Server = c.locks.URL()
 	return c
+}
+
+// forgetful returns the address of a proxy to the item server at url that loses
+// one answer in twenty, after the effect.
+func forgetful(t *testing.T, url string) string {
+	t.Helper()
+	proxy, err := faultproxy.New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	proxy.Decide(func(r *http.Request) faultproxy.Fault {
+		lose := r.Method == http.MethodPost && rand.IntN(20) == 0
+		if lose {
+			faults.add("chaos: item server's answer lost")
+		}
+		return faultproxy.Fault{DropAnswer: lose}
+	})
+	return proxy.URL()
 }
 
 // actor returns the process of that name, starting a new one where it has ended.
@@ -124,7 +147,7 @@ func (c *chaos) strike(t *testing.T) {
 		all = append(all, c.actor(t, fmt.Sprint("publisher-", i), true))
 	}
 	victim := all[c.dice.IntN(len(all))]
-	switch what := c.dice.IntN(20); {
+	switch what := c.dice.IntN(22); {
 	case what < 9: // paused: up to two and a half leases
 		faults.add("chaos: pause")
 		_ = victim.Signal(syscall.SIGSTOP)
@@ -140,6 +163,16 @@ func (c *chaos) strike(t *testing.T) {
 		faults.add("chaos: lock service out of reach")
 		c.locks.Partition(true)
 		time.AfterFunc(time.Duration(c.dice.IntN(2000))*time.Millisecond, func() { c.locks.Partition(false) })
+	case what < 21:
+		faults.add("chaos: PostgreSQL's answers lost")
+		c.db.keepAnswers(true)
+		time.AfterFunc(time.Duration(c.dice.IntN(500))*time.Millisecond, func() {
+			// Who has lost an answer must not hear the next, and who connected in
+			// between has lost one, too.
+			c.db.cut()
+			c.db.keepAnswers(false)
+			c.db.cut()
+		})
 	default:
 		faults.add("chaos: PostgreSQL crashed and restarted")
 		if err := c.stage.Postgres.Restart(c.ctx); err != nil {
