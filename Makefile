@@ -7,7 +7,7 @@ LDFLAGS  := -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-fast race10 demo lint fuzz need-postgres need-mariadb clean
+.PHONY: help build run test test-fast race10 demo lint fuzz need-postgres clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ build: ## Build fenced and fencectl into bin/
 run: build ## Build and start the server: etcd inside, HTTP on 127.0.0.1:7420
 	$(BIN)/fenced serve
 
-test: need-postgres need-mariadb ## Run every test with the race detector; installs what they need
+test: need-postgres ## Run every test with the race detector; installs what they need
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...
 
@@ -55,9 +55,6 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
 
 need-postgres:
 	@.ci/need postgresql initdb /usr/lib/postgresql/*/bin/initdb
-
-need-mariadb: # without it the tests of mysqlfence are skipped
-	@.ci/need mariadb-server mariadbd /usr/sbin/mariadbd || true
 
 # The tests of the adapters and peers skip, with one line, what cannot be had.
 need-peers:
