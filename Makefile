@@ -7,7 +7,7 @@ LDFLAGS  := -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-fast race10 demo lint fuzz need-postgres clean
+.PHONY: help build run test test-fast race10 demo lint fuzz need-postgres need-peers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ build: ## Build fenced and fencectl into bin/
 run: build ## Build and start the server: etcd inside, HTTP on 127.0.0.1:7420
 	$(BIN)/fenced serve
 
-test: need-postgres ## Run every test with the race detector; installs what they need
+test: need-postgres need-peers ## Run every test with the race detector; installs what they need
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...
 
