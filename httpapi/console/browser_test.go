@@ -75,7 +75,7 @@ func startBrowser(path string) {
 type tab struct {
 	*testing.T
 	engine *lockserver.Server
-	url    string
+	server *httptest.Server
 	ctx    context.Context
 }
 
@@ -107,7 +107,7 @@ func openTab(t *testing.T, store *keys.Store) *tab {
 	t.Cleanup(closeTab)
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	t.Cleanup(cancel)
-	p := &tab{t, engine, srv.URL, bounded}
+	p := &tab{t, engine, srv, bounded}
 	p.watch()
 	return p
 }
@@ -159,7 +159,7 @@ func (p *tab) text() string {
 
 func (p *tab) open(fragment string) {
 	p.Helper()
-	p.do(chromedp.Navigate(p.url + "/" + fragment))
+	p.do(chromedp.Navigate(p.server.URL + "/" + fragment))
 }
 
 // until waits for condition, which is looked at whenever the page changes.

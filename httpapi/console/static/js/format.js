@@ -8,20 +8,22 @@ export const count = (n) => whole.format(n);
 
 export function duration(ms) {
   if (ms < 0) ms = 0;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 1) return "under 1 ms";
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
   const s = ms / 1000;
   if (s < 9.95) return `${s.toFixed(1)} s`;
-  if (s < 59.5) return `${Math.round(s)} s`;
+  if (s < 99.5) return `${Math.round(s)} s`;
   const m = Math.round(s / 60);
-  if (s < 3600) return s % 60 < 1 || s > 600 ? `${m} min` : `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  if (m < 10) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  if (m < 60) return `${m} min`;
   if (m < 48 * 60) return m % 60 === 0 ? `${m / 60} h` : `${Math.floor(m / 60)} h ${m % 60} min`;
   return `${Math.round(m / 1440)} d`;
 }
 
-// left counts down: tenths only where they matter, and never a flicker of width.
+// left counts down: tenths only where they matter, and in few characters.
 export function left(ms) {
-  if (ms < 0) ms = 0;
-  return ms < 9950 ? `${(ms / 1000).toFixed(1)} s` : duration(ms);
+  if (ms < 9950) return `${(Math.max(0, ms) / 1000).toFixed(1)} s`;
+  return ms < 600_000 && ms >= 99_500 ? `${Math.round(ms / 60_000)} min` : duration(ms);
 }
 
 const pad = (n) => String(n).padStart(2, "0");

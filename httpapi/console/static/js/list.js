@@ -133,7 +133,7 @@ export function listPage(app) {
   }
 
   function describe(from, n, pages) {
-    const total = model.locks.size;
+    const total = model.inUse;
     let text = view.filter ? `${count(view.rows.length)} of ${count(total)} locks` : `${count(total)} ${total === 1 ? "lock" : "locks"}`;
     if (!model.complete) text += ", still reading";
     else if (model.capped) text = `the first ${count(most)} locks; give a prefix to see others`;

@@ -118,7 +118,7 @@ export function lockPage(app, lock) {
     }
     past.replaceChildren(el("div", { class: "scroll" }, el("table", { class: "past" },
       el("caption", { class: "unseen" }, "Grants that ended, newest first"),
-      el("thead", null, el("tr", null, ...["Ended", "Token", "Owner", "Held since", "For", "Reason"].map((t) => el("th", { scope: "col", class: t === "Token" || t === "For" ? "num" : undefined }, t)))),
+      el("thead", null, el("tr", null, ...["Ended", "Token", "Owner", "Held since", "For", "Reason"].map((t) => el("th", { scope: "col", class: columnClass[t] }, t)))),
       el("tbody", null, ...history.slice(0, shownHistory).map(pastRow)))));
   }
 
@@ -140,13 +140,15 @@ export function lockPage(app, lock) {
   };
 }
 
+const columnClass = { Token: "num", For: "num", "Held since": "since" };
+
 function pastRow(e) {
   const held = Date.parse(e.ended_at) - Date.parse(e.since);
   return el("tr", null,
     el("td", { class: `end k-${e.ended}` }, mark(e.ended), e.ended),
     el("td", { class: "num" }, e.token === undefined ? "not known" : String(e.token)),
     el("td", null, name(e.owner)),
-    el("td", { class: "num", title: dateTime(new Date(e.since)) }, when(new Date(e.since))),
+    el("td", { class: "since", title: dateTime(new Date(e.since)) }, when(new Date(e.since))),
     el("td", { class: "num" }, duration(held)),
     el("td", null, e.reason ? name(e.reason) : ""));
 }

@@ -48,6 +48,13 @@ export class Model {
 
   get capped() { return this.chunks.length * pageSize >= most && this.chunks.at(-1).closed === true; }
 
+  // inUse leaves out the free locks that linger.
+  get inUse() {
+    let n = 0;
+    for (const lock of this.locks.values()) if (lock.freed === null) n++;
+    return n;
+  }
+
   // apply takes one event.
   apply(kind, event, id) {
     const place = parseID(id);

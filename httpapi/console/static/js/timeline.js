@@ -87,7 +87,7 @@ export function timeline(lock, now, width) {
   const scale = scaleOf(list, left, width - left - right, now);
   const tall = list.length * height + axisHeight;
   const picture = svg("svg", { class: "timeline", width, height: tall, viewBox: `0 0 ${width} ${tall}`, role: "img", "aria-label": inWords(lock, list) });
-  picture.append(...axis(scale, list.length * height));
+  picture.append(...axis(scale, list.length * height, now));
   list.forEach((span, i) => picture.append(line(span, i * height, { scale, narrow, left, height })));
   return picture;
 }
@@ -99,12 +99,13 @@ function inWords(lock, list) {
   return `Timeline of ${past.length} past grants${told ? `: ${told}` : ""}. ${lock.holder ? "Held now." : "Free now."} The table below has them all.`;
 }
 
-function axis({ parts }, bottom) {
-  const nodes = [];
+function axis({ parts }, bottom, now) {
+  const end = parts.at(-1).x + parts.at(-1).width;
+  const nodes = [svg("text", { class: "tick end", x: end, y: bottom + 15 }, `now, ${clock(new Date(now))}`)];
   let last = -Infinity;
   parts.forEach((p, i) => {
     nodes.push(svg("line", { class: "grid", x1: p.x, x2: p.x, y1: 0, y2: bottom }));
-    if (p.x - last > 70 && p.to > p.from) {
+    if (p.x - last > 70 && end - p.x > 190 && p.to > p.from) {
       last = p.x;
       nodes.push(svg("text", { class: "tick", x: p.x, y: bottom + 15 }, when(new Date(p.from))));
     }
