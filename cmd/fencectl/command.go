@@ -69,7 +69,7 @@ func (a *app) root() *cobra.Command {
 	cobra.CheckErr(root.RegisterFlagCompletionFunc("context", a.completeContext))
 	flags.StringVarP(&a.output, "output", "o", "table", "how to print: table or json")
 	root.AddCommand(
-		a.listCommand(), a.getCommand(), a.historyCommand(), a.watchCommand(), a.sessionsCommand(), a.statusCommand(),
+		a.listCommand(), a.getCommand(), a.historyCommand(), a.watchCommand(), a.topCommand(), a.sessionsCommand(), a.statusCommand(),
 		a.runCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
 		a.checkCommand(), a.breakCommand(), a.pgCommand(),

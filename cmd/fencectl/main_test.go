@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 type bundle struct {
 	*testing.T
 	srv *sdktest.Server
-	url string
+	cfg clientsdk.Config // reaches the server
 	env map[string]string
 }
 
@@ -45,7 +45,14 @@ func setup(t *testing.T) *bundle {
 		srv.Close()
 		h.Close()
 	})
-	return &bundle{t, srv, h.URL, map[string]string{"FENCED_ADDR": h.URL}}
+	return &bundle{t, srv, srv.Config(), map[string]string{"FENCED_ADDR": h.URL}}
+}
+
+// setupReal is setup with a real server.
+func setupReal(t *testing.T) *bundle {
+	t.Helper()
+	srv := sdktest.Start(t, nil)
+	return &bundle{T: t, cfg: srv.Config(), env: map[string]string{"FENCED_ADDR": srv.URL()}}
 }
 
 // result is what one command line brought.
@@ -74,7 +81,7 @@ func (b *bundle) ok(args ...string) string {
 // hold takes a lock for somebody else.
 func (b *bundle) hold(lock string) *clientsdk.Hold {
 	b.Helper()
-	cfg := b.srv.Config()
+	cfg := b.cfg
 	cfg.Owner = "somebody else"
 	client, err := clientsdk.New(cfg)
 	if err != nil {

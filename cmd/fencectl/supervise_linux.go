@@ -8,7 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const ioctlReadTermios = unix.TCGETS
+const (
+	ioctlReadTermios  = unix.TCGETS
+	ioctlWriteTermios = unix.TCSETS
+)
 
 // bootTime reads CLOCK_BOOTTIME, which goes on while the machine sleeps, ignores steps
 // and is the same in all processes.

@@ -10,7 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const ioctlReadTermios = unix.TIOCGETA
+const (
+	ioctlReadTermios  = unix.TIOCGETA
+	ioctlWriteTermios = unix.TIOCSETA
+)
 
 // bootTime is the wall clock: the one clock of these systems that is the same in all
 // processes and goes on while the machine sleeps. A step of it moves the deadline.
