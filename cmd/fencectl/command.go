@@ -73,7 +73,7 @@ func (a *app) root() *cobra.Command {
 		a.runCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
 		a.checkCommand(), a.breakCommand(), a.pgCommand(),
-		a.membersCommand(), a.snapshotCommand(), a.floorCommand(), a.keyCommand(),
+		a.membersCommand(), a.snapshotCommand(), a.floorCommand(), a.keyCommand(), a.doctorCommand(),
 		exitCodesTopic(), contextsTopic(),
 	)
 	return root

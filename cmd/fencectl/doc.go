@@ -5,7 +5,8 @@
 //	fencectl ls orders/
 //	fencectl get orders/42
 //
-// FENCED_ADDR names the servers and FENCED_API_KEY the key. What a command writes to
+// FENCED_ADDR names the servers and FENCED_API_KEY the key, or a context of the config
+// file both; see "fencectl help contexts". What a command writes to
 // standard output is made for pipes: a table, or JSON with -o json. Errors are one
 // line on standard error with the next thing to try. The exit codes stand in one table;
 // see "fencectl help exit-codes".

@@ -20,7 +20,7 @@ func TestDocs(t *testing.T) {
 
 <!-- Generated from the commands: FENCED_UPDATE=1 go test ./cmd/fencectl -run TestDocs -->
 
-The servers are named by --addr or FENCED_ADDR, the API key by FENCED_API_KEY. Results go
+The servers are named by --addr or FENCED_ADDR and the API key by FENCED_API_KEY, or both by a context. Results go
 to standard output, as tables or with -o json; errors are one line on standard error.
 "fencectl completion bash|zsh|fish" prints a completion script.
 
