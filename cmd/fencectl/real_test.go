@@ -14,7 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/faultproxy"
 )
 
-var rounds = flag.Int("rounds", 1, "how often each fault of TestRun_Real is tried")
+var rounds = flag.Int("rounds", 3, "how often each fault of TestRun_Real is tried")
 
 // Two nodes want one lock, and the first is cut off from the server in some way while
 // its command runs. The second must not be granted while that command runs.
