@@ -105,7 +105,7 @@ func openTab(t *testing.T, store *keys.Store) *tab {
 	})
 	ctx, closeTab := chromedp.NewContext(browser)
 	t.Cleanup(closeTab)
-	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, 90*time.Second)
 	t.Cleanup(cancel)
 	p := &tab{t, engine, srv, bounded}
 	p.watch()
@@ -145,16 +145,8 @@ func (p *tab) watch() {
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
 	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.Fatalf("browser: %v\nthe page shows:\n%s", err, p.text())
+		p.Fatalf("browser: %v", err)
 	}
-}
-
-// text is what the page shows, for messages; the tab's own time may be over.
-func (p *tab) text() string {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 5*time.Second)
-	defer cancel()
-	text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
-	return text
 }
 
 func (p *tab) open(fragment string) {
@@ -162,18 +154,20 @@ func (p *tab) open(fragment string) {
 	p.do(chromedp.Navigate(p.server.URL + "/" + fragment))
 }
 
-// until waits for condition, which is looked at whenever the page changes.
+// until waits for condition, which is looked at whenever the page changes. It
+// fails with what the page shows where that takes 30 s.
 func (p *tab) until(condition string) {
 	p.Helper()
 	script := fmt.Sprintf(`new Promise((done) => {
 		const watcher = new MutationObserver(() => check());
-		const check = () => { if (%s) { watcher.disconnect(); done(true); } };
+		const check = () => { if (%s) { watcher.disconnect(); done(""); } };
 		watcher.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+		setTimeout(() => done("the page shows: " + document.body.innerText), 30_000);
 		check();
 	})`, condition)
-	_, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise))
-	if err != nil {
-		p.Fatalf("waiting for %s: %v\nthe page shows:\n%s", condition, err, p.text())
+	shows, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](script, chromedp.EvalAwaitPromise))
+	if err != nil || shows != "" {
+		p.Fatalf("waiting for %s: %v\n%s", condition, err, shows)
 	}
 }
 

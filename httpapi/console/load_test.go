@@ -26,10 +26,13 @@ func TestPage_bears_ten_thousand_locks(t *testing.T) {
 	p.until(`document.querySelector("#summary").textContent === "10,001 locks"`)
 	p.do(chromedp.SendKeys(css("#filter"), "last"))
 	p.until(cell("zzz", "token") + ` === "` + hold.Token.String() + `"`)
-	if slowest := eval[float64](p, `slowest`); slowest > 1000 {
-		t.Errorf("the page stood still for %.0f ms", slowest)
-	} else {
-		t.Logf("the longest frame took %.0f ms", slowest)
+	// Under 100 ms on an idle machine; a page that draws all rows takes many seconds.
+	slowest := eval[float64](p, `slowest`)
+	if t.Logf("the longest frame took %.0f ms", slowest); slowest > 3000 {
+		t.Error("the page froze")
+	}
+	if n := eval[int](p, `document.querySelectorAll("main *").length`); n > 3000 {
+		t.Errorf("%d elements", n)
 	}
 }
 

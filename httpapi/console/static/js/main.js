@@ -23,6 +23,8 @@ const app = {
   askBreak(lock, holder, done) { if (holder) askBreak(byID("break"), lock, holder, done); },
 };
 
+const figures = new Map(); // the header's numbers, by name
+
 let run = null; // the AbortController of what works in the background
 
 // refused handles the two answers that mean "sign in", and says whether err was one.
@@ -32,6 +34,9 @@ function refused(err) {
   let why = "";
   if (err.status === 403) why = err.message;
   else if (session.key) why = "The server does not know this key.";
+  byID("pause").hidden = true;
+  byID("stats").replaceChildren();
+  figures.clear();
   show(signInPage(why, start));
   connection("signed out");
   return true;
@@ -117,7 +122,6 @@ async function keepStatus(signal) {
   }
 }
 
-const figures = new Map();
 function figure(term, value) {
   let dd = figures.get(term);
   if (!dd) {
@@ -161,6 +165,8 @@ function start() {
   run = new AbortController();
   const { signal } = run;
   app.model.clear();
+  app.recent = []; // what one key saw is not for the next
+  app.total = 0;
   byID("sign-out").hidden = !session.key;
   byID("pause").hidden = false;
   route(false);
