@@ -82,8 +82,13 @@ func problemOf(err error) wire.Problem {
 }
 
 func addHeld(p *wire.Problem, held *lockserver.HeldError) {
-	holder, waited := wireHolder(&held.Holder), held.Waited.Milliseconds()
-	p.Holder, p.Waiters, p.WaitedMS = &holder, held.Waiters, &waited
+	waited := held.Waited.Milliseconds()
+	p.Waiters, p.WaitedMS = held.Waiters, &waited
+	// The holder may have left between the refusal and its description.
+	if held.Holder.Token.Valid() {
+		holder := wireHolder(&held.Holder)
+		p.Holder = &holder
+	}
 }
 
 // retryAfter is what the client should wait before it repeats the call, 0 where a

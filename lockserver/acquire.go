@@ -111,7 +111,8 @@ func (s *Server) open(ctx context.Context, ref queue.Ref, req *AcquireRequest) (
 	if err != nil {
 		return nil, false, err
 	}
-	s.send(ctx, l)
+	// The attempt is not this request's alone: a repeat under its key may join.
+	s.send(context.WithoutCancel(ctx), l)
 	return l, false, nil
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // HeldError says that the lock is held by another and the wait is over. The
-// hold's place is given up. Its code is lock_held.
+// hold's place is given up. Its code is lock_held. Holder is zero where the holder
+// left before it could be described: try again.
 type HeldError struct {
 	Lock    string
 	Holder  Holder

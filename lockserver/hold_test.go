@@ -358,3 +358,40 @@ func TestServer_EventsResume(t *testing.T) {
 		t.Fatalf("got %v, want ErrResync", err)
 	}
 }
+
+// TestServer_RestartEndsWhatNobodyAsksFor is the fault of places that outlive a
+// server that was killed: their owners are gone, and they would be granted in turn
+// and block the lock for their whole TTL.
+func TestServer_RestartEndsWhatNobodyAsksFor(t *testing.T) {
+	t.Parallel()
+	node := etcdtest.Node(t)
+	first, stop := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	short := try("a")
+	short.TTL = 2 * time.Second
+	holder := mustAcquire(t, first, short)
+	dead := queueFor("a", 20*time.Second)
+	dead.TTL, dead.IdempotencyKey = time.Hour, "0190b2a3111172228333444455556666"
+	gone := make(chan error, 1)
+	go func() {
+		_, err := first.Acquire(t.Context(), dead)
+		gone <- err
+	}()
+	waitQueue(t, first, "a", 1)
+	stop()
+	<-gone
+
+	start := time.Now()
+	second, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	f := subscribe(t, second)
+	if e := nextEvent(t, f, lockserver.EventExpired); e.Ref != holder.Ref {
+		t.Fatalf("expired %+v, want %s", e, holder.Ref)
+	}
+	if took := time.Since(start); took > short.TTL+500*time.Millisecond+slack {
+		t.Errorf("the holder expired %v after the restart, its TTL is %v", took, short.TTL)
+	}
+	nextEvent(t, f, lockserver.EventCancelled)
+	if took := time.Since(start); took > lockserver.PlaceTimeout+slack {
+		t.Errorf("the dead waiter's place lapsed after %v", took)
+	}
+	mustAcquire(t, second, try("a"))
+}

@@ -69,6 +69,25 @@ func (s *Server) localLocked(h *queue.Hold) *local {
 	return l
 }
 
+// adoptLocked takes over what the server before this one left in the store, where
+// no other server looks after it. A waiter has as long to come again as after the
+// end of its request. A holder may have been answered just before the end: it has
+// its whole TTL to renew.
+func (s *Server) adoptLocked(now time.Time) {
+	for _, o := range s.sessions {
+		o.deadline = now.Add(o.ttl)
+	}
+	s.table.All(func(h *queue.Hold) {
+		l := s.localLocked(h)
+		if s.table.IsHead(h) {
+			l.place.Answered, l.place.Deadline = true, now.Add(h.TTL)
+		} else {
+			l.place.Lapses = now.Add(PlaceTimeout)
+		}
+		s.dueLocked(l)
+	})
+}
+
 // dueLocked sets the timer of l to when its place needs something.
 func (s *Server) dueLocked(l *local) {
 	if l.end != NotEnded || !l.live {

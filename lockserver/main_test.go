@@ -3,7 +3,7 @@ package lockserver_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/fenced/fenced/internal/etcdtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { etcdtest.VerifyNoLeaks(m) }

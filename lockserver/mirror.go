@@ -208,6 +208,9 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 	}
 	s.mirror.complete, s.mirror.err = true, nil
 	s.finishRevision(r)
+	if !before.complete && s.config.Alone {
+		s.adoptLocked(time.Now())
+	}
 	s.wakeLocked(time.Now())
 	return nil
 }

@@ -45,12 +45,12 @@ type store struct {
 
 // grantLease makes a lease; the store may give a longer one than was asked.
 func (s store) grantLease(ctx context.Context, ttl time.Duration) (lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	call, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	sent := time.Now()
-	resp, err := s.client.Grant(ctx, int64(ttl/time.Second))
+	resp, err := s.client.Grant(call, int64(ttl/time.Second))
 	if err != nil {
-		return lease{}, unavailable(err)
+		return lease{}, unanswered(ctx, err)
 	}
 	return lease{ID: resp.ID, TTL: time.Duration(resp.TTL) * time.Second, Sent: sent}, nil
 }
@@ -58,15 +58,15 @@ func (s store) grantLease(ctx context.Context, ttl time.Duration) (lease, error)
 // keepAlive renews a lease. Only a leader with a recent quorum answers it, so it
 // is also the proof of recent contact that a grant needs.
 func (s store) keepAlive(ctx context.Context, l lease) (lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	call, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	sent := time.Now()
-	resp, err := s.client.KeepAliveOnce(ctx, l.ID)
+	resp, err := s.client.KeepAliveOnce(call, l.ID)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return l, errLeaseGone
 	case err != nil:
-		return l, unavailable(err)
+		return l, unanswered(ctx, err)
 	case resp.TTL <= 0:
 		return l, errLeaseGone
 	}
@@ -108,6 +108,14 @@ func refused(err error) bool {
 		}
 	}
 	return false
+}
+
+// unanswered tells a caller who has left from a store that does not answer.
+func unanswered(caller context.Context, err error) error {
+	if caller.Err() != nil {
+		return context.Cause(caller)
+	}
+	return unavailable(err)
 }
 
 // unavailable wraps an error of a call that changed nothing that matters.

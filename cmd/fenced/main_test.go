@@ -4,8 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
 
@@ -21,5 +20,5 @@ func TestMain(m *testing.M) {
 	case "worker":
 		os.Exit(workerMain())
 	}
-	goleak.VerifyTestMain(pgtest.Main(m))
+	etcdtest.VerifyNoLeaks(pgtest.Main(m))
 }

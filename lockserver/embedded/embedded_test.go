@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/lockserver/embedded"
 )
 
@@ -22,14 +21,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// Members leave idle HTTP connections between each other to net/http, which
-	// ends them in its own time; this package has none of its own.
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
-		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
-	)
+	etcdtest.VerifyNoLeaks(m)
 }
 
 func mustStart(t *testing.T, dir string) *embedded.Node {
