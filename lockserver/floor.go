@@ -91,6 +91,10 @@ func (s *Server) compareIssued(rev int64) {
 		return
 	}
 	now := s.mirror.base + rev
+	if s.unchecked {
+		s.log.Warn("there was no issued-token file beside this store: whether it was rolled back is not known",
+			"file", s.config.IssuedFile, "after a restore", "fencectl floor raise")
+	}
 	switch {
 	case s.issued.closed:
 		s.closeLocked("it was closed when the server stopped")

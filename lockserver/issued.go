@@ -3,10 +3,13 @@ package lockserver
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
 	"sync"
+
+	"github.com/fenced/fenced/tokens"
 )
 
 // issuedFile remembers outside the store the highest token that can have been
@@ -37,31 +40,32 @@ func openIssued(path string) (f *issuedFile, fresh bool, err error) {
 		return nil, false, fmt.Errorf("issued-token file: %w", err)
 	}
 	f = &issuedFile{file: file}
-	if !fresh {
-		if err := f.read(); err != nil {
-			_ = file.Close()
-			return nil, false, fmt.Errorf("issued-token file %s: %w", path, err)
-		}
+	empty, err := f.read()
+	if err != nil {
+		_ = file.Close()
+		return nil, false, fmt.Errorf("issued-token file %s: %w", path, err)
 	}
-	return f, fresh, nil
+	return f, fresh || empty, nil
 }
 
-func (f *issuedFile) read() error {
+// read takes the line in; empty says that there is none: the file was made just
+// now, or the machine died before the first write.
+func (f *issuedFile) read() (empty bool, err error) {
 	line := make([]byte, len(fmt.Sprintf(issuedFormat, 0, "")))
 	n, err := f.file.ReadAt(line, 0)
-	if n == 0 {
-		return nil // it was made, and the machine died before the first write
+	if n == 0 && errors.Is(err, io.EOF) {
+		return true, nil
 	}
-	if err != nil {
-		return err
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
 	}
 	var state string
-	_, err = fmt.Sscanf(string(line), strings.ReplaceAll(issuedFormat, "%-6s", "%s"), &f.highest, &state)
-	if err != nil || f.highest < 0 || state != "open" && state != "closed" {
-		return errors.New("it does not hold a line that this server wrote")
+	_, err = fmt.Sscanf(string(line[:n]), strings.ReplaceAll(issuedFormat, "%-6s", "%s"), &f.highest, &state)
+	if err != nil || f.highest < 0 || f.highest > int64(tokens.Max) || state != "open" && state != "closed" {
+		return false, errors.New("it is cut off, or not a file of this server; where the store is known to be sound, remove it")
 	}
 	f.closed = state == "closed"
-	return nil
+	return false, nil
 }
 
 // raise records that tokens up to n may be issued. A failed write is kept for the

@@ -77,7 +77,7 @@ var table = map[Code]Info{
 	Malformed:            {400, ExitUsage, false, true, "The request cannot be read"},
 	BadIdempotencyKey:    {400, ExitUsage, false, true, "The Idempotency-Key is neither a UUID nor 32 hex digits"},
 	Unauthorized:         {401, ExitRefused, false, true, "No valid API key was given"},
-	Forbidden:            {403, ExitRefused, false, true, "The API key may not do this"},
+	Forbidden:            {403, ExitRefused, false, true, "The caller may not do this"},
 	NotFound:             {404, ExitUsage, false, true, "There is no such route"},
 	MethodNotAllowed:     {405, ExitUsage, false, true, "The route does not know this method"},
 	LockHeld:             {409, ExitNotAcquired, true, true, "The lock is held by another"},

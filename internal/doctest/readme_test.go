@@ -53,8 +53,7 @@ func TestREADME_Shell(t *testing.T) {
 			script.WriteString(b.text + "\necho\n")
 		}
 	}
-	text := strings.ReplaceAll(script.String(), "hold.json", filepath.Join(t.TempDir(), "hold.json"))
-	out := run(t, nil, "sh", "-c", text)
+	out := run(t, nil, "sh", "-c", script.String())
 	for _, want := range []string{
 		`"state":"held"`, `"code":"lock_held"`, `"waiters":0`, "I hold orders/42 with token", "under token ",
 	} {
