@@ -13,10 +13,12 @@
 //     [http.CrossOriginProtection] and a check of the Host header, there is no
 //     CORS and no cookie.
 //   - A waiter whose close, reset or half-close reached the server before its
-//     grant keeps no lock: the grant is taken back at once. The one exception is a
-//     client that sent bytes behind its request on the same connection: those hide
-//     the end of the stream until the wait is over. A place with an idempotency
-//     key is kept, for its owner may come back and ask.
+//     grant keeps no lock: the grant is taken back at once. There are two
+//     exceptions. Bytes that a client sent behind its request on the same
+//     connection hide the end of the stream until the wait is over. And the end of
+//     a TLS stream that is left open below it, a half-close, is a record like any
+//     other until it is read: it is seen soon, and no promise is made. A place with
+//     an idempotency key is kept, for its owner may come back and ask.
 //   - With a key file, every call but /healthz, /readyz and the document needs a
 //     key with its role over the lock that it concerns; see package keys. Secret
 //     ids and keys stand in no log, metric, list, event or error.

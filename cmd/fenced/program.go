@@ -96,7 +96,7 @@ func (p *Program) serve(ctx context.Context, store *store) error {
 	cancel() // the engine answers its waiters, then Shutdown finds no request open
 	stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer done()
-	err = errors.Join(err, service.server.Shutdown(stop))
+	err = errors.Join(err, service.stop(stop))
 	parts.Wait()
 	return err
 }

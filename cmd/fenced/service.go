@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -69,6 +71,16 @@ func (s *service) serve(listener net.Listener) error {
 		return s.server.ServeTLS(listener, "", "")
 	}
 	return s.server.Serve(listener)
+}
+
+// stop waits for open requests until ctx ends, then cuts what is left: a connection
+// on which a client has not sent anything yet counts as open for 5 s.
+func (s *service) stop(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return s.server.Close()
+	}
+	return err
 }
 
 func (s *service) close() {
