@@ -211,5 +211,27 @@ func (s *Server) commitBase(ctx context.Context, old, base int64) error {
 	case !resp.Succeeded:
 		return apierr.New(apierr.HolderChanged, "the floor was raised by another call; look at the status and repeat if needed")
 	}
-	return s.caughtUp(ctx, resp.Header.Revision)
+	return s.baseSeen(ctx, base)
+}
+
+// baseSeen waits until the mirror has the new base. It is patient: after a rollback
+// the mirror reads the store anew first.
+func (s *Server) baseSeen(ctx context.Context, base int64) error {
+	late := time.NewTimer(listTimeout)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		seen, moved := s.mirror.base >= base, s.movedLocked()
+		s.mu.Unlock()
+		if seen {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-late.C:
+			return outcomeUnknown(behind())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
