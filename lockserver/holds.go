@@ -15,15 +15,11 @@ import (
 // Hold returns the state of a live hold and changes nothing. Errors: [*GoneError]
 // for one that has ended or never was; codes no_quorum and behind.
 func (s *Server) Hold(ctx context.Context, id string) (*Hold, error) {
-	if err := s.enter(); err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	l, err := s.find(ctx, id)
+	l, done, err := s.begin(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer s.unpin(l)
+	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.end != NotEnded {
@@ -43,15 +39,11 @@ func (s *Server) AwaitHold(ctx context.Context, id string, wait time.Duration) (
 		return nil, err
 	}
 	start := time.Now()
-	if err := s.enter(); err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	l, err := s.find(ctx, id)
+	l, done, err := s.begin(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer s.unpin(l)
+	defer done()
 	s.mu.Lock()
 	l.place.Ask()
 	s.dueLocked(l)
@@ -84,15 +76,11 @@ func (s *Server) present(ctx context.Context, l *local, queued bool) (*Hold, err
 // still there. Errors: [*GoneError]; codes not_held, no_quorum and behind, after
 // which the old deadline stands.
 func (s *Server) Renew(ctx context.Context, id string) (*Hold, error) {
-	if err := s.enter(); err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	l, err := s.find(ctx, id)
+	l, done, err := s.begin(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer s.unpin(l)
+	defer done()
 	if err := s.renewable(ctx, l); err != nil {
 		return nil, err
 	}
@@ -113,15 +101,11 @@ func (s *Server) Renew(ctx context.Context, id string) (*Hold, error) {
 // released before. Errors: [*GoneError] where it ended in another way, code
 // outcome_unknown where the store did not answer: repeat it.
 func (s *Server) Release(ctx context.Context, id string) error {
-	if err := s.enter(); err != nil {
-		return err
-	}
-	defer s.leave()
-	l, err := s.find(ctx, id)
+	l, done, err := s.begin(ctx, id)
 	if err != nil {
 		return releasedBefore(err)
 	}
-	defer s.unpin(l)
+	defer done()
 	d := &deletion{ref: l.hold.Ref, entry: endEntry{End: Released}, done: make(chan struct{})}
 	s.deletes.add(d)
 	if err := d.wait(ctx); err != nil || d.deleted {
@@ -139,6 +123,18 @@ func releasedBefore(err error) error {
 		return nil
 	}
 	return err
+}
+
+// begin counts a request in and finds its hold; done ends both.
+func (s *Server) begin(ctx context.Context, id string) (l *local, done func(), err error) {
+	if err := s.enter(); err != nil {
+		return nil, nil, err
+	}
+	if l, err = s.find(ctx, id); err != nil {
+		s.leave()
+		return nil, nil, err
+	}
+	return l, func() { s.unpin(l); s.leave() }, nil
 }
 
 // find pins the local of the live hold of id; unpin must follow. It changes

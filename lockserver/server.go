@@ -3,7 +3,6 @@ package lockserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -242,6 +241,3 @@ func tokenOf(n int64) tokens.Token { return tokens.Token(n) }
 func (s *Server) fault(what string, args ...any) {
 	s.log.Error("store: "+what, args...)
 }
-
-// String names the server in logs.
-func (s *Server) String() string { return fmt.Sprintf("lockserver %q", s.config.Name) }
