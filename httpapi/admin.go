@@ -11,8 +11,9 @@ import (
 
 // admin serves what concerns the server and not one lock.
 type admin struct {
-	engine        AdminService
-	version, mode string
+	engine               AdminService
+	version, build, mode string
+	store                func(context.Context) StoreState
 }
 
 func (s admin) routes(a *api) {
@@ -41,6 +42,7 @@ func (s admin) status(ctx context.Context, _ *call, _ *none) (*wire.Status, erro
 		return nil, err
 	}
 	out := s.wireStatus(&st)
+	s.store(ctx).describe(out)
 	if err := s.engine.Ready(); err != nil {
 		out.NotReady = string(apierr.CodeOf(err))
 	} else {
@@ -53,6 +55,7 @@ func (s admin) wireStatus(st *lockserver.Status) *wire.Status {
 	return &wire.Status{
 		Name:         st.Name,
 		Version:      s.version,
+		Build:        s.build,
 		Mode:         s.mode,
 		Cluster:      st.Cluster,
 		Revision:     st.Revision,
@@ -66,6 +69,20 @@ func (s admin) wireStatus(st *lockserver.Status) *wire.Status {
 		Floor:        st.Floor.String(),
 		Started:      st.Started.UTC(),
 		HistorySince: st.HistorySince.UTC(),
+	}
+}
+
+// describe fills in what is known of the store.
+func (s StoreState) describe(out *wire.Status) {
+	out.Leader, out.Leads = s.Leader, s.Leads
+	out.Store = wire.Store{
+		EtcdVersion: s.EtcdVersion, Members: s.Members,
+		Bytes: s.Bytes, UsedBytes: s.Used, QuotaBytes: s.Quota, DiskFree: s.DiskFree,
+		Faults: s.Faults,
+	}
+	if !s.LastBackup.IsZero() {
+		at := s.LastBackup.UTC()
+		out.Store.LastBackup = &at
 	}
 }
 

@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,6 +20,14 @@ type Config struct {
 	// Version and Mode stand in GET /v1/status. Mode is embedded, cluster or
 	// external. Version defaults to "devel", Mode to embedded.
 	Version, Mode string
+	// Build says in GET /v1/status what the server was built from. "" says nothing.
+	Build string
+	// Store tells for GET /v1/status how the store stands. It must return within
+	// about a second. Nil means that nothing is known.
+	Store func(context.Context) StoreState
+	// BackedUp is told each time that a whole snapshot was sent. Nil means that
+	// nobody remembers.
+	BackedUp func(time.Time)
 	// PublicHosts are the names by which clients may call this server beside
 	// loopback names and the address that the connection came in on: host names
 	// or IP addresses, with or without a port. One without a port allows every
@@ -39,6 +49,26 @@ type Config struct {
 	_         struct{}
 }
 
+// StoreState is how the store stands. A zero field is not known.
+type StoreState struct {
+	EtcdVersion string
+	// Leader is the name of the member that leads, or its id; Leads says that it is
+	// this server's own.
+	Leader string
+	Leads  bool
+	// Members counts those without a vote, too.
+	Members int
+	// Bytes is the size of the store's file, which counts against Quota; Used is the
+	// part in use.
+	Bytes, Used, Quota int64
+	// DiskFree is the room left beside the file, in bytes; nil where not known.
+	DiskFree *int64
+	// Faults is what the store complains of, in its own words.
+	Faults []string
+	// LastBackup is when this server last sent a whole snapshot.
+	LastBackup time.Time
+}
+
 // withDefaults returns c with its defaults filled in.
 func (c Config) withDefaults() Config {
 	if c.Version == "" {
@@ -46,6 +76,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Mode == "" {
 		c.Mode = "embedded"
+	}
+	if c.Store == nil {
+		c.Store = func(context.Context) StoreState { return StoreState{} }
+	}
+	if c.BackedUp == nil {
+		c.BackedUp = func(time.Time) {}
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

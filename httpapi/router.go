@@ -63,9 +63,9 @@ func newAPI(cfg Config) (*api, error) {
 	holds{cfg.Engine, a.quotas}.routes(a)
 	sessions{cfg.Engine, a.quotas}.routes(a)
 	locks{cfg.Engine}.routes(a)
-	admin{engine: cfg.Engine, version: cfg.Version, mode: cfg.Mode}.routes(a)
+	admin{engine: cfg.Engine, version: cfg.Version, build: cfg.Build, mode: cfg.Mode, store: cfg.Store}.routes(a)
 	newEvents(cfg.Engine).routes(a)
-	upkeep{cfg.Engine}.routes(a)
+	upkeep{cfg.Engine, cfg.BackedUp}.routes(a)
 	a.serveMetrics(cfg.Registry, cfg.Logger)
 	a.mendSchemas()
 	return a, nil

@@ -67,7 +67,10 @@ var compactOp = operation{
 
 // upkeep serves what concerns the store as a whole, so that it needs the role over
 // every lock.
-type upkeep struct{ engine UpkeepService }
+type upkeep struct {
+	engine   UpkeepService
+	backedUp func(time.Time)
+}
 
 func (s upkeep) routes(a *api) {
 	a.route(snapshotOp, s.snapshot)
@@ -87,7 +90,14 @@ func (s upkeep) snapshot(c *call) error {
 	defer cancel()
 	out := &download{w: c.w, control: http.NewResponseController(c.w)}
 	err := s.engine.Snapshot(ctx, out)
-	if err == nil || !out.begun {
+	if err == nil {
+		err = out.control.Flush() // a client that left before the end has no backup
+	}
+	switch {
+	case err == nil:
+		s.backedUp(time.Now())
+		return nil
+	case !out.begun:
 		return err
 	}
 	recorderOf(c.w).logFault(c.r.Context(), err)

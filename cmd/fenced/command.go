@@ -7,12 +7,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fenced/fenced/internal/buildinfo"
 	"github.com/fenced/fenced/lockserver/embedded"
 )
 
@@ -181,7 +181,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version and how the binary was built",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "fenced", buildVersion())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "fenced", version, buildinfo.Build())
 			return err
 		},
 	}
@@ -189,18 +189,3 @@ func versionCommand() *cobra.Command {
 
 // version is set by the linker in releases.
 var version = "devel"
-
-// buildVersion adds the commit and the Go version that the linker recorded.
-func buildVersion() string {
-	text := version
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return text
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			text += " " + s.Value
-		}
-	}
-	return text + " " + info.GoVersion
-}

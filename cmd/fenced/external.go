@@ -18,6 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/fenced/fenced/internal/etcdversion"
 	"github.com/fenced/fenced/lockserver"
 )
 
@@ -56,6 +57,7 @@ func openExternal(ctx context.Context, config *Config, log *slog.Logger) (*store
 	}
 	s.engine.Client, s.engine.Watch, s.engine.Prefix = clients[0], clients[1], config.Prefix
 	s.upkeep = func(context.Context, func() int64) {} // its operator compacts it
+	s.state = state(clients[0], config.EtcdEndpoints, false)
 	s.close = closeAll
 	return s, nil
 }
@@ -134,7 +136,7 @@ func checkVersions(ctx context.Context, client *clientv3.Client, allowOld bool, 
 			unreachable = append(unreachable, fmt.Errorf("etcd at %s: %w", endpoint, err))
 			continue
 		}
-		switch err := checkVersion(status.Version); {
+		switch err := etcdversion.Check(status.Version); {
 		case err != nil && !allowOld:
 			return fmt.Errorf("etcd at %s: %w; upgrade it, or accept that with --allow-old-etcd", endpoint, err)
 		case err != nil:
@@ -146,20 +148,6 @@ func checkVersions(ctx context.Context, client *clientv3.Client, allowOld bool, 
 	}
 	for _, err := range unreachable {
 		log.Warn("an endpoint does not answer and was not checked", "error", err)
-	}
-	return nil
-}
-
-// checkVersion refuses versions in which a watch can lose a delete or a
-// linearizable read can be stale: 3.6.9 and 3.7.1 are the first without.
-func checkVersion(version string) error {
-	var major, minor, patch int
-	if _, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); err != nil {
-		return fmt.Errorf("version %q cannot be read", version)
-	}
-	ok := major > 3 || major == 3 && (minor > 7 || minor == 7 && patch >= 1 || minor == 6 && patch >= 9)
-	if !ok {
-		return fmt.Errorf("version %s has faults that lose watch events or read stale data; 3.6.9 or 3.7.1 is needed", version)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (p *Program) serve(ctx context.Context, store *store) error {
 	if err != nil {
 		return err
 	}
-	service, err := p.newService(engine)
+	service, err := p.newService(engine, store)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/buildinfo"
 	"github.com/fenced/fenced/lockserver"
 )
 
@@ -28,19 +29,26 @@ func (c *Config) scheme() string {
 }
 
 // newService wires the HTTP service as the config tells. close must follow.
-func (p *Program) newService(engine *lockserver.Server) (*service, error) {
+func (p *Program) newService(engine *lockserver.Server, store *store) (*service, error) {
+	saved := backups{p.config.beside(".backup"), p.log}
 	config := httpapi.Config{
-		Engine: engine, Version: version, Mode: p.config.mode(), PublicHosts: p.config.PublicHosts, Logger: p.log,
+		Engine: engine, Version: version, Build: buildinfo.Build(), Mode: p.config.mode(), PublicHosts: p.config.PublicHosts, Logger: p.log,
+		BackedUp: saved.done,
+		Store: func(ctx context.Context) httpapi.StoreState {
+			st := store.state(ctx)
+			st.LastBackup = saved.last()
+			return st
+		},
 	}
 	if p.config.AccessLog {
 		config.AccessLog = p.log
 	}
 	if p.config.Keys != "" {
-		store, err := keys.Open(p.config.Keys, p.log)
+		known, err := keys.Open(p.config.Keys, p.log)
 		if err != nil {
 			return nil, fmt.Errorf("--keys: %w", err)
 		}
-		config.Keys = store
+		config.Keys = known
 	}
 	s := &service{}
 	if p.config.AuditLog != "" {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/lockserver"
 	"github.com/fenced/fenced/lockserver/embedded"
 )
@@ -17,6 +18,7 @@ type store struct {
 	engine lockserver.Config // what the engine must know of it
 	failed <-chan error      // the end of the store; nil where it is not ours
 	upkeep func(ctx context.Context, revision func() int64)
+	state  func(context.Context) httpapi.StoreState
 	close  func() error
 }
 
@@ -48,7 +50,13 @@ func openEmbedded(ctx context.Context, config *Config, log *slog.Logger) (*store
 	if err != nil {
 		return nil, err
 	}
+	look := state(node.Client(), []string{""}, true)
 	return &store{
+		state: func(ctx context.Context) httpapi.StoreState {
+			st := look(ctx)
+			st.DiskFree = diskFree(config.DataDir)
+			return st
+		},
 		engine: lockserver.Config{
 			Client: node.Client(), Alone: config.mode() == modeEmbedded, Managed: true, Restored: restored,
 		},

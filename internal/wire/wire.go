@@ -192,12 +192,15 @@ type BreakRequest struct {
 type Status struct {
 	Name    string `json:"name" doc:"Name of the server" example:"fenced-1"`
 	Version string `json:"version" doc:"Version of the server" example:"0.1.0"`
+	Build   string `json:"build,omitempty" doc:"Commit and Go version that the server was built from"`
 	Mode    string `json:"mode" doc:"How the server reaches etcd" enum:"embedded,cluster,external" example:"embedded"`
 	Ready   bool   `json:"ready" doc:"Whether this server can grant"`
 	// NotReady says why Ready is false.
 	NotReady string       `json:"not_ready,omitempty" doc:"Why it cannot grant"`
 	Cluster  string       `json:"cluster" doc:"Random id of the deployment" example:"nbswy3dpo5xxe3denbswy3dpo4"`
-	Leader   string       `json:"leader,omitempty" doc:"Leader of the store, where known"`
+	Leader   string       `json:"leader,omitempty" doc:"Name of the member that leads the store, its id where it has none; absent where none is known" example:"fenced-1"`
+	Leads    bool         `json:"leads" doc:"Whether that is this server's own member"`
+	Store    Store        `json:"store" doc:"How the store stands; what is not known is absent"`
 	Revision int64        `json:"revision" doc:"The store's revision that this server has applied" example:"7341"`
 	Base     int64        `json:"base" doc:"What is added to a revision to make a token" example:"0"`
 	Highest  tokens.Token `json:"highest_token,omitempty" doc:"The highest token that can have been issued; absent before the first" example:"7341"`
@@ -211,6 +214,23 @@ type Status struct {
 	Floor        string    `json:"floor" doc:"Whether an issued-token file guards this server against a store that was rolled back; closed: granting waits for a floor raise" enum:"unprotected,protected,closed" example:"protected"`
 	Started      time.Time `json:"started_at" doc:"When the server started; for people only"`
 	HistorySince time.Time `json:"history_since" doc:"How far this server's memory of ended holds reaches"`
+}
+
+// Store is the part of a [Status] that is about etcd and its disk. An external etcd
+// tells less than an embedded one, and one that does not answer tells nothing.
+type Store struct {
+	EtcdVersion string `json:"etcd_version,omitempty" doc:"Version of etcd" example:"3.7.3"`
+	// Members counts those without a vote, too.
+	Members int `json:"members,omitempty" doc:"Members of the cluster, those without a vote included" example:"3"`
+	// Bytes is what counts against QuotaBytes; UsedBytes the part of it in use.
+	Bytes      int64  `json:"bytes,omitempty" doc:"Size of the store's file, which counts against the quota" example:"1048576"`
+	UsedBytes  int64  `json:"used_bytes,omitempty" doc:"Part of it that is in use" example:"524288"`
+	QuotaBytes int64  `json:"quota_bytes,omitempty" doc:"Size at which the store takes no more holds" example:"8589934592"`
+	DiskFree   *int64 `json:"disk_free_bytes,omitempty" doc:"Free space on the disk of the data directory" example:"68719476736"`
+	// Faults is in etcd's words, alarms among them.
+	Faults []string `json:"faults,omitempty" doc:"What the store complains of, in etcd's words" example:"[\"memberID:1 alarm:NOSPACE\"]"`
+	// LastBackup is absent where this server has sent no snapshot that it knows of.
+	LastBackup *time.Time `json:"last_backup_at,omitempty" doc:"When this server last sent a whole snapshot; absent where it knows of none"`
 }
 
 // FloorRequest is the body of POST /v1/floor.

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fenced/fenced/internal/wire"
+)
+
+// TestStatus_OfASingleNode wants the store's state in the status, and that a backup is
+// remembered over a restart.
+func TestStatus_OfASingleNode(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	url, _, stop := startProgram(t, dir)
+	st := statusOf(t, url)
+	if st.Leader != "fenced" || !st.Leads || st.Store.Members != 1 || !strings.HasPrefix(st.Store.EtcdVersion, "3.") || len(st.Store.Faults) > 0 {
+		t.Errorf("status %+v", st)
+	}
+	if s := st.Store; s.Bytes <= 0 || s.UsedBytes <= 0 || s.QuotaBytes != 8<<30 || s.DiskFree == nil || *s.DiskFree <= 0 {
+		t.Errorf("sizes %+v", s)
+	}
+	if st.Version != version || st.Build == "" || st.Store.LastBackup != nil {
+		t.Errorf("version %q, build %q, backup %v", st.Version, st.Build, st.Store.LastBackup)
+	}
+	before := time.Now().Add(-time.Second) // the file has whole seconds
+	resp, err := http.Get(url + "/v1/snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	backup := awaitBackup(t, url)
+	if backup.Before(before) || backup.After(time.Now()) {
+		t.Errorf("backup at %s, made after %s", backup, before)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	url, _, _ = startProgram(t, dir)
+	if again := statusOf(t, url).Store.LastBackup; again == nil || !again.Equal(backup) {
+		t.Errorf("after a restart the last backup is at %v, not %s", again, backup)
+	}
+	if err := os.WriteFile(dir+".backup", []byte("soon"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if at := statusOf(t, url).Store.LastBackup; at != nil {
+		t.Errorf("%v was read from a file that tells nothing", at)
+	}
+}
+
+// awaitBackup waits for the server to know: the client has its last byte before.
+func awaitBackup(t *testing.T, url string) time.Time {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 1000 {
+		if at := statusOf(t, url).Store.LastBackup; at != nil {
+			return *at
+		}
+		<-tick.C
+	}
+	t.Fatal("the server knows of no backup")
+	return time.Time{}
+}
+
+// TestStatus_OfACluster wants every member to name the one that leads, and a member
+// that has lost the others to answer all the same.
+func TestStatus_OfACluster(t *testing.T) {
+	t.Parallel()
+	programs := launchAll(t, clusterConfigs(t))
+	leaders := map[string]int{}
+	var leads int
+	for _, p := range programs {
+		st := statusOf(t, p.url)
+		leaders[st.Leader]++
+		if st.Leads {
+			leads++
+			if st.Leader != st.Name {
+				t.Errorf("%s leads, and says that %s does", st.Name, st.Leader)
+			}
+		}
+		if st.Store.Members != 3 || st.Store.DiskFree == nil {
+			t.Errorf("%s: %+v", st.Name, st.Store)
+		}
+	}
+	if len(leaders) != 1 || leads != 1 {
+		t.Errorf("leaders %v, of which %d say so of themselves", leaders, leads)
+	}
+	for _, p := range programs[1:] {
+		if err := p.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitNoLeader(t, programs[0].url)
+}
+
+func awaitNoLeader(t *testing.T, url string) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var st wire.Status
+	for range 400 {
+		if st = statusOf(t, url); st.Leader == "" && !st.Leads && !st.Ready && len(st.Store.Faults) > 0 {
+			return
+		}
+		<-tick.C
+	}
+	t.Errorf("alone of three: %+v", st)
+}
+
+func TestStatus_OfAnExternalStore(t *testing.T) {
+	t.Parallel()
+	etcd := newEtcd(t)
+	etcd.start(t.TempDir())
+	url, _, _ := startConfig(t, etcd.config())
+	st := statusOf(t, url)
+	if st.Leader == "" || st.Leads || st.Store.Members != 1 || st.Store.EtcdVersion == "" || st.Store.QuotaBytes <= 0 || st.Store.DiskFree != nil {
+		t.Errorf("status %+v", st)
+	}
+	etcd.stop()
+	asked := time.Now()
+	if st = statusOf(t, url); len(st.Store.Faults) != 1 || st.Store.Bytes != 0 {
+		t.Errorf("without its store: %+v", st.Store)
+	}
+	if took := time.Since(asked); took > stateTimeout+time.Second {
+		t.Errorf("the status took %s", took)
+	}
+}
