@@ -62,6 +62,11 @@ need-peers:
 	-@.ci/need mariadb-server mariadbd /usr/sbin/mariadbd
 	-@.ci/need redis-server redis-server
 	-@.ci/need chromium chromium
+	-@.ci/need curl curl
+	-@.ci/need jq jq
+	-@.ci/need python3-psycopg /usr/lib/python3/dist-packages/psycopg/__init__.py
+	-@.ci/need nodejs node nodejs
+	-@.ci/need node-pg /usr/share/nodejs/pg/package.json
 
 clean: ## Remove what was built
 	rm -rf $(BIN) dist

@@ -1,0 +1,73 @@
+//go:build linux
+
+package examples_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// simulated is what the simulation of each language prints.
+var simulated = []string{
+	"no fence: the late write lands", "the worker that had lost the lock",
+	"a fence: the database refuses it", "the newest holder",
+	"a look at the hold in time: nothing is sent", "the newest holder",
+}
+
+// stalls stops one worker that writes over HTTP past its lease, once after its last
+// look at the hold, so that only the store can refuse it (412), and once before.
+func (p *place) stalls(pay ...string) {
+	p.t.Helper()
+	for where, want := range map[string]string{
+		"write": "worker-a is refused by the store: token ",
+		"look":  "worker-a stops before the write: ",
+	} {
+		a := p.start(append(pay[:len(pay):len(pay)], "--store", p.store, "--owner", "worker-a", "--stall", where)...)
+		if err := a.WaitStopped(p.t.Context()); err != nil {
+			p.t.Fatal(err)
+		}
+		p.prints([]string{"worker-b has paid with token"}, append(pay[:len(pay):len(pay)], "--store", p.store, "--owner", "worker-b")...)
+		if err := a.Signal(syscall.SIGCONT); err != nil {
+			p.t.Fatal(err)
+		}
+		p.fails(a, want)
+	}
+}
+
+// keeps wants a program that holds the lock "kept" with a TTL of 1 s to have it for
+// longer, by renewals, and to say that it is lost once it was broken.
+func (p *place) keeps(args ...string) {
+	p.t.Helper()
+	process := p.start(args...)
+	token := strings.TrimPrefix(p.line(process, "token "), "token ")
+	time.Sleep(1600 * time.Millisecond) // more than the TTL, and the margin of expiry, must pass
+	if now := p.holder("kept"); fmt.Sprint(now) != token {
+		p.t.Errorf("after the first TTL token %d holds the lock, want %s", now, token)
+	}
+	p.fencectl("break", "kept", "--token", token, "--reason", "test", "--yes")
+	p.line(process, "the hold of kept with token "+token+" is over")
+	if err := p.wait(process); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// givesUp wants a program to say so, after some tries, where no server answers.
+func (p *place) givesUp(pay ...string) {
+	p.t.Helper()
+	p.env = append(p.env, "FENCED_ADDR=http://127.77.77.77:47420") // nobody listens there
+	p.fails(p.start(pay...), "Unavailable")
+}
+
+// holder returns the token of the hold of a lock, 0 where it is free.
+func (p *place) holder(lock string) int64 {
+	p.t.Helper()
+	var found struct{ Holder struct{ Token int64 } }
+	out := p.fencectl("get", lock, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		p.t.Fatalf("%v in %s", err, out)
+	}
+	return found.Holder.Token
+}

@@ -1,0 +1,31 @@
+//go:build linux
+
+package examples_test
+
+import (
+	"testing"
+)
+
+// kept is a Python program that holds a lock until it is lost.
+const kept = `
+import fenced, time
+hold = fenced.acquire("kept", "kept.py", ttl=1)
+print("token", hold.token, flush=True)
+try:
+    while hold.check():
+        time.sleep(0.02)
+except fenced.Lost as loss:
+    print(loss)
+`
+
+func TestPython(t *testing.T) {
+	t.Parallel()
+	python := interpreter(t, "python", "Python with Debian's python3-psycopg", []string{"python3", "/usr/bin/python3"}, "-c", "import psycopg")
+	p := newPlace(t, "python")
+	p.env = append(p.env, "PYTHONDONTWRITEBYTECODE=1")
+	p.prints([]string{"I hold orders/42 with token"}, python, "quickstart.py")
+	p.prints(simulated, python, "simulate.py")
+	p.stalls(python, "pay.py", "--ttl", "1")
+	p.keeps(python, "-c", kept)
+	p.givesUp(python, "pay.py")
+}

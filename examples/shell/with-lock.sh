@@ -1,0 +1,100 @@
+#!/bin/sh
+# with-lock.sh LOCK COMMAND...: run a command under a lock, with curl and jq alone.
+#
+# The command finds FENCED_LOCK and FENCED_TOKEN in its environment. "fencectl run" does
+# the same and more: it also stops the command when it is killed itself, and the
+# command's children. This is for where it cannot be installed. It needs Linux's /proc.
+#
+# Exit codes: the command's own; 69 no server could answer; 75 another holds the lock.
+set -eu
+
+server=${FENCED_ADDR:-http://127.0.0.1:7420}
+lock=$1
+shift
+wait=${WAIT:-20s} # in line, 30s at most
+ttl=15  # seconds without renewal after which the lock is free
+keep=10 # seconds after which it counts as lost: the rest is for stopping
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+answer=$tmp/answer
+
+# api METHOD PATH [curl option...] sets status and writes the body to $answer.
+api() {
+	method=$1 path=$2
+	shift 2
+	status=$(settings | curl -K - -sS -X "$method" -o "$answer" -w '%{http_code}' "$@") || status=000
+}
+
+# The URL and the key go by stdin: everybody on the machine can see arguments, and the
+# id of a hold is secret.
+settings() {
+	printf 'url = "%s"\nheader = "Content-Type: application/json"\n' "$server$path"
+	[ -z "${FENCED_API_KEY:-}" ] || printf 'header = "Authorization: Bearer %s"\n' "$FENCED_API_KEY"
+}
+
+# Seconds on a clock that goes on while the machine sleeps, as the lease does.
+now() { cut -d. -f1 /proc/uptime; }
+
+# The key names this attempt: curl's repeats find the same hold, never a second one.
+acquire() {
+	api POST /v1/holds --max-time 30 --retry 3 --retry-connrefused \
+		-H "Idempotency-Key: $(cat /proc/sys/kernel/random/uuid)" \
+		-d "$(jq -n --arg lock "$lock" --arg owner "$(hostname) $$" --arg ttl "${ttl}s" --arg wait "$wait" \
+			'{lock: $lock, owner: $owner, ttl: $ttl, wait: $wait}')"
+	case $status in
+	201) ;;
+	409)
+		jq -r '"\(.title): \(.holder.owner), token \(.holder.token)"' "$answer" >&2
+		exit 75
+		;;
+	*)
+		echo "acquire $lock: HTTP $status" >&2
+		exit 69
+		;;
+	esac
+	hold=$(jq -r .hold "$answer")
+	FENCED_LOCK=$lock FENCED_TOKEN=$(jq .token "$answer")
+	export FENCED_LOCK FENCED_TOKEN
+}
+
+# renew sets until, counted from the sending of the request that was answered.
+renew() {
+	sent=$(now)
+	api POST "/v1/holds/$hold/renew" --max-time 3
+	case $status in
+	200) until=$((sent + keep)) ;;
+	410) until=0 ;; # it has ended
+	esac
+}
+
+# watch renews until the lock may be lost, and then stops the command.
+watch() {
+	answer=$tmp/renewal
+	while [ "$(now)" -lt "$until" ]; do
+		sleep 3 >/dev/null 2>&1
+		renew
+	done
+	echo "the lock $lock may be lost: stopping the command" >&2
+	kill -TERM "$command" || exit 0
+	sleep 2 >/dev/null 2>&1
+	kill -KILL "$command"
+}
+
+acquire
+renew # it may have been waited for: the command starts with time that is really its own
+if [ "$status" != 200 ]; then
+	echo "renew $lock: HTTP $status" >&2
+	exit 69
+fi
+"$@" &
+command=$!
+trap 'kill -TERM "$command"' INT TERM
+watch &
+watcher=$!
+code=0
+wait "$command" || code=$?
+while kill -0 "$command" 2>/dev/null; do wait "$command" || code=$?; done # after a signal to us
+kill "$watcher" 2>/dev/null || true
+api DELETE "/v1/holds/$hold" --max-time 5 || true
+exit "$code"

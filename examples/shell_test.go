@@ -1,0 +1,99 @@
+//go:build linux
+
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// newShell makes the place of the shell example, or skips.
+func newShell(t *testing.T) *place {
+	t.Helper()
+	for _, program := range []string{"curl", "jq"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s cannot be had here", program)
+		}
+	}
+	return newPlace(t, "shell")
+}
+
+func TestShell_WithLock(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	p.prints([]string{"paid orders/42 with token "}, "./with-lock.sh", "orders/42", "./pay.sh")
+	if token := p.holder("orders/42"); token != 0 {
+		t.Errorf("token %d still holds the lock", token)
+	}
+	p.fails(p.start("FENCED_LOCK=orders/42", "FENCED_TOKEN=1", "./pay.sh"), "exit status 78", "refused: token 1 is stale, the current one is ")
+	p.fails(p.start("STORE_ADDR=http://127.0.0.1:1", "./with-lock.sh", "orders/42", "./pay.sh"), "exit status 69", "the store answers HTTP 000")
+	p.fails(p.start("FENCED_ADDR=http://127.0.0.1:1", "./with-lock.sh", "orders/42", "./pay.sh"), "exit status 69", "acquire orders/42: HTTP 000")
+}
+
+// A lock that is held by another is left alone, and one that is broken while the
+// command runs ends the command.
+func TestShell_WithLock_lost(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	holder := p.start("./with-lock.sh", "orders/42", "sh", "-c", `echo "token $FENCED_TOKEN"; exec sleep 60`)
+	token := strings.TrimPrefix(p.line(holder, "token "), "token ")
+	p.fails(p.start("WAIT=0s", "./with-lock.sh", "orders/42", "true"), "exit status 75", "The lock is held by another: ", "token "+token)
+	p.fencectl("break", "orders/42", "--token", token, "--reason", "test", "--yes")
+	p.fails(holder, "exit status 143", "the lock orders/42 may be lost")
+}
+
+// Whoever stops the script stops the command, and the lock is free at once.
+func TestShell_WithLock_stopped(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	holder := p.start("./with-lock.sh", "orders/42", "sh", "-c", `echo "token $FENCED_TOKEN"; exec sleep 60`)
+	p.line(holder, "token ")
+	if err := holder.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.fails(holder, "exit status 143")
+	if token := p.holder("orders/42"); token != 0 {
+		t.Errorf("token %d still holds the lock", token)
+	}
+}
+
+// TestShell_Cron runs the lines of the crontab as cron does, with sh and the
+// variables above them, and once more while another has the lock.
+func TestShell_Cron(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	commands := crontab(t)
+	shell, err := filepath.Abs("shell")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.env = append(p.env, "PATH="+strings.Join([]string{bin, shell, os.Getenv("PATH")}, ":"))
+	for _, command := range commands {
+		p.prints([]string{"paid orders/"}, "sh", "-c", command)
+	}
+	p.fencectl("acquire", "orders/42", "--ttl", "1m")
+	p.prints(nil, "sh", "-c", commands[0])
+}
+
+// crontab returns the commands of the example's lines: what follows the five fields
+// of the time. PATH and FENCED_ADDR are the test's own.
+func crontab(t *testing.T) (commands []string) {
+	t.Helper()
+	text, err := os.ReadFile("shell/crontab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 5 && !strings.HasPrefix(line, "#") {
+			commands = append(commands, strings.Join(fields[5:], " "))
+		}
+	}
+	if len(commands) != 2 {
+		t.Fatalf("the crontab has %d lines, want 2", len(commands))
+	}
+	return commands
+}
