@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
 
 	"github.com/fenced/fenced/internal/demo/stage"
 	"github.com/fenced/fenced/tokens/pgfence"
@@ -28,13 +29,17 @@ var (
 	bin      string
 )
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
+func TestMain(m *testing.M) { goleak.VerifyTestMain(onStage{m}) }
+
+type onStage struct{ m *testing.M }
+
+func (s onStage) Run() int {
+	code, err := run(s.m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1
 	}
-	os.Exit(code)
+	return code
 }
 
 func run(m *testing.M) (int, error) {

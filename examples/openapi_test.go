@@ -60,6 +60,7 @@ func succeeds(t *testing.T, cmd *exec.Cmd) {
 // download returns the name of a file with what is at url.
 func download(t *testing.T, url string) string {
 	t.Helper()
+	defer http.DefaultClient.CloseIdleConnections()
 	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)

@@ -46,10 +46,10 @@ async function send(method, url, { body, headers, timeout = 30_000 } = {}) {
   try {
     answer = await fetch(url, request);
     text = await answer.text();
+    if (answer.ok) return text ? JSON.parse(text) : null;
   } catch (err) {
     throw new Unavailable(String(err.cause || err)); // without the URL: a hold's id is secret
   }
-  if (answer.ok) return text ? JSON.parse(text) : null;
   const kind = answer.headers.get('Content-Type') || '';
   if (!kind.startsWith('application/problem+json') || [429, 503].includes(answer.status)) {
     throw new Unavailable(`HTTP ${answer.status} ${answer.statusText}`);

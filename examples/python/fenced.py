@@ -4,6 +4,7 @@ The lease is for efficiency: ask check() before each step, and stop when it rais
 fence is for correctness: send token with every write, and let the store compare it.
 """
 
+import http.client
 import json
 import os
 import threading
@@ -48,6 +49,7 @@ def send(method, url, body=None, headers=(), timeout=30.0):
     try:
         with urllib.request.urlopen(request, timeout=timeout) as answer:
             text = answer.read()
+        return json.loads(text) if text else None
     except urllib.error.HTTPError as no:
         if no.headers.get_content_type() != "application/problem+json" or no.code in (429, 503):
             raise Unavailable(str(no)) from None
@@ -55,9 +57,8 @@ def send(method, url, body=None, headers=(), timeout=30.0):
         if no.code == 412 and problem["code"] == "stale_token":
             raise Stale(problem.get("presented"), problem.get("current")) from None
         raise Refused(problem) from None
-    except OSError as err:
+    except (OSError, http.client.HTTPException, ValueError) as err:  # ValueError: no JSON
         raise Unavailable(str(err)) from None  # without the URL: a hold's id is secret
-    return json.loads(text) if text else None
 
 
 def api(method, path, body=None, key=None, timeout=30.0):

@@ -58,20 +58,20 @@ acquire() {
 	export FENCED_LOCK FENCED_TOKEN
 }
 
-# renew sets until, counted from the sending of the request that was answered.
+# renew sets deadline, counted from the sending of the request that was answered.
 renew() {
 	sent=$(now)
 	api POST "/v1/holds/$hold/renew" --max-time 3
 	case $status in
-	200) until=$((sent + keep)) ;;
-	410) until=0 ;; # it has ended
+	200) deadline=$((sent + keep)) ;;
+	410) deadline=0 ;; # it has ended
 	esac
 }
 
 # watch renews until the lock may be lost, and then stops the command.
 watch() {
 	answer=$tmp/renewal
-	while [ "$(now)" -lt "$until" ]; do
+	while [ "$(now)" -lt "$deadline" ]; do
 		sleep 3 >/dev/null 2>&1
 		renew
 	done
