@@ -181,7 +181,7 @@ func (s *Server) newLocalLocked(ref queue.Ref, req *AcquireRequest) (*local, err
 // send finds a lease for l and queues its put. What goes wrong shows in l.
 func (s *Server) send(ctx context.Context, l *local) {
 	if l.session == nil {
-		granted, err := s.leaseFor(ctx, leaseTTL(l.hold.TTL))
+		granted, err := s.leaseFor(ctx, l.hold.TTL)
 		if err != nil {
 			s.mu.Lock()
 			l.owned = false
@@ -202,14 +202,22 @@ func (s *Server) send(ctx context.Context, l *local) {
 	s.puts.add(p)
 }
 
+// freshFor returns how long ago a lease may have been confirmed to count as
+// confirmed just now for a hold of ttl: what the holder is told to have left is
+// shorter by as much.
+func freshFor(ttl time.Duration) time.Duration { return min(time.Second, ttl/10) }
+
 // leaseFor returns a lease that was confirmed just now.
 func (s *Server) leaseFor(ctx context.Context, ttl time.Duration) (lease, error) {
 	for {
 		s.mu.Lock()
-		idle, ok := s.pool.take(ttl, time.Now())
+		idle, ok := s.pool.take(leaseTTL(ttl), time.Now())
 		s.mu.Unlock()
 		if !ok {
-			return s.store.grantLease(ctx, ttl)
+			return s.store.grantLease(ctx, leaseTTL(ttl))
+		}
+		if time.Since(idle.Sent) < freshFor(ttl) {
+			return idle, nil
 		}
 		renewed, err := s.store.keepAlive(ctx, idle)
 		if !errors.Is(err, errLeaseGone) {
@@ -334,7 +342,11 @@ func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time
 	if err != nil && !errors.Is(err, errTurnCame) {
 		return nil, err
 	}
-	return s.grant(ctx, l, waited)
+	age := l.hold.TTL / 3
+	if waited {
+		age = freshFor(l.hold.TTL)
+	}
+	return s.grant(ctx, l, age)
 }
 
 // turn waits until the hold is the head of its lock, and reports whether it had
@@ -389,21 +401,21 @@ func (s *Server) look(l *local) (changed <-chan struct{}, queued bool, err error
 // a third of the TTL each time is no store to grant from.
 const maxRenewals = 3
 
-// grant makes the answer "held" true: the lease has at least two thirds of the TTL
-// left, by an answer of a leader with a quorum (R9), and the key is there (R7). A
-// request that has ended is never granted.
-func (s *Server) grant(ctx context.Context, l *local, waited bool) (*Hold, error) {
+// grant makes the answer "held" true: the lease was confirmed, by a leader with a
+// quorum (R9), at most age ago, and the key is there (R7). A request that has ended
+// is never granted.
+func (s *Server) grant(ctx context.Context, l *local, age time.Duration) (*Hold, error) {
 	for range maxRenewals {
-		hold, stale, err := s.tryGrant(ctx, l, waited)
+		hold, stale, err := s.tryGrant(ctx, l, age)
 		if !stale {
 			return hold, err
 		}
 		if err := s.renewLease(ctx, l); err != nil {
 			return nil, err
 		}
-		waited = false
+		age = l.hold.TTL / 3
 	}
-	hold, stale, err := s.tryGrant(ctx, l, false)
+	hold, stale, err := s.tryGrant(ctx, l, age)
 	if stale {
 		return nil, unavailable(errors.New("keep-alives take longer than a third of the TTL"))
 	}
@@ -411,7 +423,7 @@ func (s *Server) grant(ctx context.Context, l *local, waited bool) (*Hold, error
 }
 
 // tryGrant answers unless the lease must be renewed first.
-func (s *Server) tryGrant(ctx context.Context, l *local, waited bool) (hold *Hold, stale bool, err error) {
+func (s *Server) tryGrant(ctx context.Context, l *local, age time.Duration) (hold *Hold, stale bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -419,7 +431,7 @@ func (s *Server) tryGrant(ctx context.Context, l *local, waited bool) (hold *Hol
 		return nil, false, &GoneError{Ref: refText(l.hold.Ref), End: Expired}
 	}
 	sent := s.leaseLocked(l).Sent
-	if waited || now.Sub(sent) > l.hold.TTL/3 {
+	if now.Sub(sent) > age {
 		return nil, true, nil
 	}
 	hold, err = s.answerLocked(ctx, l, sent, now)

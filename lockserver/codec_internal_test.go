@@ -177,7 +177,11 @@ func TestPutLane_R3_NeverTwoHoldsOfOneLockInABatch(t *testing.T) {
 		}
 		for got := 0; got < total; {
 			seen := map[string]bool{}
-			for _, p := range lane.take() {
+			batch, more := lane.take()
+			if more != (got+len(batch) < total) {
+				t.Fatalf("after %d of %d puts, more is %v", got+len(batch), total, more)
+			}
+			for _, p := range batch {
 				if seen[p.lock] {
 					t.Fatalf("two puts of %q in a batch", p.lock)
 				}
@@ -189,7 +193,7 @@ func TestPutLane_R3_NeverTwoHoldsOfOneLockInABatch(t *testing.T) {
 				got++
 			}
 		}
-		if len(lane.take()) != 0 {
+		if batch, _ := lane.take(); len(batch) != 0 {
 			t.Fatal("a put came twice")
 		}
 	})

@@ -58,9 +58,9 @@
 // A deadline counts from the sending of the LeaseGrant or KeepAlive whose answer
 // confirmed it: an answer that arrives late proves nothing about the time after
 // it. Before an answer says held, the deadline has at least two thirds of the TTL
-// left, and a waiter's grant always sends one KeepAlive first: only a leader with
-// a recent quorum answers it. A hold that is past its deadline here is never
-// renewed again.
+// left, and a waiter's grant relies on a KeepAlive of the last second (of a tenth
+// of the TTL, where that is less): only a leader with a recent quorum answers it.
+// A hold that is past its deadline here is never renewed again.
 //
 // Expiry is this package's own: the server that last granted or renewed a hold
 // deletes it at its deadline. The lease in the store runs TTL + 5 s, rounded up

@@ -125,18 +125,19 @@ func (s *Server) keepIssued(ctx context.Context) {
 	}
 }
 
-// putClosed writes the reason into the store. Where that fails this server stays
-// closed by itself.
+// putClosed writes the reason into the store, unless the floor has been raised
+// since. Where that fails this server stays closed by itself.
 func (s *Server) putClosed(ctx context.Context) {
 	s.mu.Lock()
-	reason := s.mirror.closed
+	reason, base := s.mirror.closed, s.mirror.base
 	s.mu.Unlock()
 	if reason == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if _, err := s.store.client.Put(ctx, s.keys.closed(), reason); err != nil {
+	tell := s.store.client.Txn(ctx).If(s.baseIs(base)).Then(clientv3.OpPut(s.keys.closed(), reason))
+	if _, err := tell.Commit(); err != nil {
 		s.log.Error("the other servers were not told that granting is closed", "error", err)
 	}
 }
@@ -190,18 +191,13 @@ func (s *Server) readBase(ctx context.Context) (base, rev int64, err error) {
 }
 
 func (s *Server) commitBase(ctx context.Context, old, base int64) error {
-	key := s.keys.base()
-	same := clientv3.Compare(clientv3.Value(key), "=", strconv.FormatInt(old, 10))
-	if old == 0 {
-		same = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-	}
 	writeCtx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	resp, err := s.store.client.Txn(writeCtx).If(same).Then(
+	resp, err := s.store.client.Txn(writeCtx).If(s.baseIs(old)).Then(
 		clientv3.OpDelete(s.keys.holds(), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.sessions(), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.closed()),
-		clientv3.OpPut(key, strconv.FormatInt(base, 10)),
+		clientv3.OpPut(s.keys.base(), strconv.FormatInt(base, 10)),
 	).Commit()
 	switch {
 	case err != nil && refused(err):
@@ -212,6 +208,14 @@ func (s *Server) commitBase(ctx context.Context, old, base int64) error {
 		return apierr.New(apierr.HolderChanged, "the floor was raised by another call; look at the status and repeat if needed")
 	}
 	return s.baseSeen(ctx, base)
+}
+
+// baseIs compares the base in the store; 0 is a base that was never raised.
+func (s *Server) baseIs(base int64) clientv3.Cmp {
+	if base == 0 {
+		return clientv3.Compare(clientv3.CreateRevision(s.keys.base()), "=", 0)
+	}
+	return clientv3.Compare(clientv3.Value(s.keys.base()), "=", strconv.FormatInt(base, 10))
 }
 
 // baseSeen waits until the mirror has the new base. It is patient: after a rollback

@@ -64,7 +64,7 @@ func (s *Server) AwaitHold(ctx context.Context, id string, wait time.Duration) (
 // present answers a request that said "I am here": queued, or held and renewed.
 func (s *Server) present(ctx context.Context, l *local, queued bool) (*Hold, error) {
 	if !queued {
-		return s.grant(ctx, l, true)
+		return s.grant(ctx, l, 0)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,44 +22,32 @@ const (
 	retryPause  = 200 * time.Millisecond
 )
 
-// flights bounds the transactions that a lane has on their way.
-type flights struct {
-	slots chan struct{}
-	wg    sync.WaitGroup
-}
-
-func newFlights(n int) flights { return flights{slots: make(chan struct{}, n)} }
-
-// serve sends batches as they come until ctx ends. A slot is taken before the
-// batch is: while the slot is waited for, the batch grows.
-func serve[T any](ctx context.Context, f *flights, kick <-chan struct{}, take func() []T, send func(context.Context, []T)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-kick:
-		}
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case f.slots <- struct{}{}:
+// work runs n workers that each take a batch and send it until ctx ends, and
+// returns when the last batch is answered. While all of them are busy the next
+// batch grows. Workers are kept, because the store's calls go deep: each would
+// have to grow a new stack.
+func work[T any](ctx context.Context, n int, kick chan struct{}, take func() (batch []T, more bool), send func(context.Context, []T)) {
+	var crew sync.WaitGroup
+	for range n {
+		crew.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-kick:
+				}
+				batch, more := take()
+				if more {
+					signal(kick)
+				}
+				if len(batch) > 0 {
+					send(ctx, batch)
+				}
 			}
-			batch := take()
-			if len(batch) == 0 {
-				<-f.slots
-				break
-			}
-			f.wg.Go(func() {
-				defer func() { <-f.slots }()
-				send(ctx, batch)
-			})
-		}
+		})
 	}
+	crew.Wait()
 }
-
-// wait returns when no transaction is on its way.
-func (f *flights) wait() { f.wg.Wait() }
 
 // put is one put on its way: what is sent cannot change under the sender, while
 // the local may.
@@ -75,7 +63,6 @@ type put struct {
 type putLane struct {
 	server *Server
 	kick   chan struct{}
-	flights
 
 	mu    sync.Mutex
 	locks []string         // locks with puts that wait, each once, in turn
@@ -83,10 +70,7 @@ type putLane struct {
 }
 
 func newPutLane(s *Server) *putLane {
-	return &putLane{
-		server: s, kick: make(chan struct{}, 1), flights: newFlights(putFlights),
-		queue: make(map[string][]put),
-	}
+	return &putLane{server: s, kick: make(chan struct{}, 1), queue: make(map[string][]put)}
 }
 
 // add queues a put; the result shows in its local.
@@ -100,12 +84,13 @@ func (p *putLane) add(next put) {
 	signal(p.kick)
 }
 
-// take returns the next batch: at most one put of each lock.
-func (p *putLane) take() []put {
+// take returns the next batch, at most one put of each lock, and whether there is
+// more.
+func (p *putLane) take() (batch []put, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(len(p.locks), maxBatch, p.server.config.MaxOps)
-	batch := make([]put, 0, n)
+	batch = make([]put, 0, n)
 	turn := p.locks[:n]
 	p.locks = p.locks[n:]
 	for _, name := range turn {
@@ -118,43 +103,64 @@ func (p *putLane) take() []put {
 		p.queue[name] = waiting[1:]
 		p.locks = append(p.locks, name)
 	}
-	return batch
+	return batch, len(p.locks) > 0
 }
 
-func (p *putLane) run(ctx context.Context) { serve(ctx, &p.flights, p.kick, p.take, p.send) }
+func (p *putLane) run(ctx context.Context) { work(ctx, putFlights, p.kick, p.take, p.send) }
 
 // send commits one batch. A batch that is refused as a whole is tried singly: one
 // dead lease must not fail its neighbours.
 func (p *putLane) send(ctx context.Context, batch []put) {
 	before := p.server.mirrorRev()
-	resp, err := p.commit(ctx, batch)
+	rev, absent, err := p.commit(ctx, batch)
 	if err == nil {
-		p.server.checkAnswer(before, resp.Header.Revision, resp.Succeeded)
+		p.server.checkAnswer(before, rev, absent)
 	}
 	switch {
-	case err == nil && resp.Succeeded:
-		p.server.putDone(batch, resp.Header.Revision)
+	case err == nil && absent:
+		p.server.putDone(batch, rev)
 	case len(batch) > 1 && (err == nil || refused(err)):
 		for i := range batch {
 			p.send(ctx, batch[i:i+1])
 		}
 	case err == nil:
-		p.server.putExists(batch[0].local, resp.Header.Revision)
+		p.server.putExists(batch[0].local, rev)
 	default:
 		p.server.putFailed(batch, err)
 	}
 }
 
-func (p *putLane) commit(ctx context.Context, batch []put) (*clientv3.TxnResponse, error) {
+// commit puts the keys of a batch where none of them is there, and returns the
+// revision of the answer and whether they were absent.
+func (p *putLane) commit(ctx context.Context, batch []put) (rev int64, absent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	absent := make([]clientv3.Cmp, 0, len(batch))
+	if len(batch) == 1 && !batch[0].local.keyed {
+		return p.commitFresh(ctx, batch[0])
+	}
+	missing := make([]clientv3.Cmp, 0, len(batch))
 	puts := make([]clientv3.Op, 0, len(batch))
 	for _, b := range batch {
-		absent = append(absent, clientv3.Compare(clientv3.CreateRevision(b.key), "=", 0))
+		if b.local.keyed {
+			missing = append(missing, clientv3.Compare(clientv3.CreateRevision(b.key), "=", 0))
+		}
 		puts = append(puts, clientv3.OpPut(b.key, b.value, clientv3.WithLease(b.lease)))
 	}
-	return p.server.store.client.Txn(ctx).If(absent...).Then(puts...).Commit()
+	resp, err := p.server.store.client.Txn(ctx).If(missing...).Then(puts...).Commit()
+	if err != nil {
+		return 0, false, err
+	}
+	return resp.Header.Revision, resp.Succeeded, nil
+}
+
+// commitFresh puts one key that was drawn at random for this put: it needs no
+// comparison, and a put alone costs the store two thirds of a transaction.
+func (p *putLane) commitFresh(ctx context.Context, b put) (rev int64, absent bool, err error) {
+	resp, err := p.server.store.client.Put(ctx, b.key, b.value, clientv3.WithLease(b.lease))
+	if err != nil {
+		return 0, false, err
+	}
+	return resp.Header.Revision, true, nil
 }
 
 // deletion asks for the end of one hold or session. done, where set, is closed
@@ -186,7 +192,6 @@ func (d *deletion) wait(ctx context.Context) error {
 type deleteLane struct {
 	server *Server
 	kick   chan struct{}
-	flights
 
 	mu    sync.Mutex
 	queue []*deletion
@@ -195,7 +200,7 @@ type deleteLane struct {
 }
 
 func newDeleteLane(s *Server) *deleteLane {
-	d := &deleteLane{server: s, kick: make(chan struct{}, 1), flights: newFlights(killFlights)}
+	d := &deleteLane{server: s, kick: make(chan struct{}, 1)}
 	d.idle = sync.NewCond(&d.mu)
 	return d
 }
@@ -226,18 +231,17 @@ func (d *deleteLane) finish(n int) {
 	}
 }
 
-func (d *deleteLane) take() []*deletion {
+func (d *deleteLane) take() (batch []*deletion, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := min(len(d.queue), maxBatch, d.server.config.MaxOps-1) // one is for the reasons
-	batch := d.queue[:n:n]
-	d.queue = d.queue[n:]
-	return batch
+	batch, d.queue = d.queue[:n:n], d.queue[n:]
+	return batch, len(d.queue) > 0
 }
 
 // run serves until ctx ends; nobody answers for what is queued then.
 func (d *deleteLane) run(ctx context.Context) {
-	serve(ctx, &d.flights, d.kick, d.take, d.send)
+	work(ctx, killFlights, d.kick, d.take, d.send)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = 0

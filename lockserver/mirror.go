@@ -208,6 +208,9 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 	}
 	s.mirror.complete, s.mirror.err = true, nil
 	s.finishRevision(r)
+	if s.mirror.closed != "" {
+		signal(s.tellClosed) // what could not be told of a store that was not read yet
+	}
 	if !before.complete && s.config.Alone {
 		s.adoptLocked(time.Now())
 	}

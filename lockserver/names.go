@@ -3,17 +3,11 @@ package lockserver
 import (
 	"fmt"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/names"
 )
-
-// invisible are the categories that no name may hold: what cannot be seen, or is
-// seen differently from what is stored.
-var invisible = []*unicode.RangeTable{unicode.Cc, unicode.Cf, unicode.Cs, unicode.Co, unicode.Cn, unicode.Zl, unicode.Zp}
 
 // ValidateLock returns an out_of_bounds error unless name is a lock's name: 1 to
 // [MaxLockName] bytes of UTF-8 in NFC without characters of the categories Cc,
@@ -30,25 +24,7 @@ func ValidateOwner(owner string) error {
 }
 
 func validateText(field, text string, low, high int) error {
-	if len(text) < low || len(text) > high {
-		return apierr.Bounds(field, fmt.Sprintf("%d to %d bytes of UTF-8", low, high))
-	}
-	for i, r := range text {
-		if r == utf8.RuneError {
-			if _, size := utf8.DecodeRuneInString(text[i:]); size == 1 {
-				return apierr.Bounds(field, "valid UTF-8")
-			}
-		}
-		if r >= 0x7f || r < ' ' {
-			if unicode.IsOneOf(invisible, r) {
-				return apierr.Bounds(field, fmt.Sprintf("free of control, format, private-use, unassigned and line separator characters; U+%04X is one", r))
-			}
-		}
-	}
-	if !norm.NFC.IsNormalString(text) {
-		return apierr.Bounds(field, "in Unicode normalization form NFC")
-	}
-	return nil
+	return names.Check(field, text, low, high)
 }
 
 // validateTTL checks what a caller asked for against the server's maximum. It

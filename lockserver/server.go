@@ -105,8 +105,6 @@ func (s *Server) Run(ctx context.Context) error {
 	s.drain()
 	cancel()
 	work.Wait()
-	s.puts.wait()
-	s.deletes.wait()
 	if s.issued != nil {
 		return errors.Join(failure, s.issued.close())
 	}
