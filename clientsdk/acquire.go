@@ -60,7 +60,7 @@ func (c *Client) Acquire(ctx context.Context, lock string, opts *AcquireOptions)
 // is not. Otherwise it is like [Client.Acquire]; opts.Wait must be 0.
 func (c *Client) TryAcquire(ctx context.Context, lock string, opts *AcquireOptions) (*Hold, error) {
 	if opts != nil && opts.Wait != 0 {
-		return nil, fmt.Errorf("acquire %q: Wait must be 0 for TryAcquire, not %s", lock, opts.Wait)
+		return nil, bounds(fmt.Sprintf("acquire %q", lock), "Wait", fmt.Sprintf("0 for TryAcquire, not %s", opts.Wait))
 	}
 	return c.acquire(ctx, context.WithoutCancel(ctx), lock, opts, true)
 }
@@ -72,9 +72,12 @@ var errStartOver = errors.New("the place in the queue is gone")
 // acquire makes attempts, each under a key of its own, until one is decided. The
 // hold's context descends from parent.
 func (c *Client) acquire(ctx, parent context.Context, lock string, opts *AcquireOptions, try bool) (*Hold, error) {
-	o, err := c.options(opts)
+	o, err := c.options(fmt.Sprintf("acquire %q", lock), opts)
+	if err == nil {
+		err = checkText(fmt.Sprintf("acquire %q", lock), "lock", lock)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("acquire %q: %w", lock, err)
+		return nil, err
 	}
 	ctx, end, err := c.begin(ctx)
 	if err != nil {
@@ -95,7 +98,7 @@ func (c *Client) acquire(ctx, parent context.Context, lock string, opts *Acquire
 }
 
 // options fills in the defaults of opts.
-func (c *Client) options(opts *AcquireOptions) (AcquireOptions, error) {
+func (c *Client) options(op string, opts *AcquireOptions) (AcquireOptions, error) {
 	var o AcquireOptions
 	if opts != nil {
 		o = *opts
@@ -106,13 +109,16 @@ func (c *Client) options(opts *AcquireOptions) (AcquireOptions, error) {
 	if o.TTL == 0 {
 		o.TTL = c.cfg.TTL
 	}
-	if o.Wait < 0 {
-		return o, fmt.Errorf("Wait must not be negative, as %s is", o.Wait)
-	}
 	meta := processMetadata()
 	maps.Copy(meta, o.Metadata)
 	o.Metadata = meta
-	return o, validTTL("TTL", o.TTL)
+	switch {
+	case o.Wait < 0:
+		return o, bounds(op, "Wait", fmt.Sprintf("0 or more, not %s", o.Wait))
+	case !validTTL(o.TTL):
+		return o, bounds(op, "TTL", fmt.Sprintf("%s, not %s", ttlLimit, o.TTL))
+	}
+	return o, checkText(op, "Owner", o.Owner)
 }
 
 // An attempt is one hold asked for under one idempotency key, from the first

@@ -27,11 +27,11 @@ type Holds struct {
 func (c *Client) AcquireAll(ctx context.Context, locks []string, opts *AcquireOptions) (*Holds, error) {
 	sorted := slices.Sorted(slices.Values(locks))
 	if len(sorted) == 0 {
-		return nil, errors.New("acquire all: no lock is named")
+		return nil, bounds("acquire all", "locks", "1 or more")
 	}
 	for i, name := range sorted[1:] {
 		if name == sorted[i] {
-			return nil, fmt.Errorf("acquire all: %q is named twice", name)
+			return nil, bounds("acquire all", "locks", fmt.Sprintf("different, and %q is named twice", name))
 		}
 	}
 	taken, err := c.acquireInOrder(ctx, sorted, opts)

@@ -98,7 +98,13 @@ func (cfg Config) validate() error {
 	if cfg.RetryFor < 0 {
 		return fmt.Errorf("config: RetryFor must not be negative, as %s is", cfg.RetryFor)
 	}
-	return validTTL("config: TTL", cfg.TTL)
+	if !utf8.ValidString(cfg.Owner) {
+		return fmt.Errorf("config: Owner must be valid UTF-8")
+	}
+	if !validTTL(cfg.TTL) {
+		return fmt.Errorf("config: TTL must be %s, not %s", ttlLimit, cfg.TTL)
+	}
+	return nil
 }
 
 func validEndpoint(s string) error {
@@ -112,11 +118,10 @@ func validEndpoint(s string) error {
 	return nil
 }
 
-func validTTL(field string, ttl time.Duration) error {
-	if ttl < MinTTL || ttl > MaxTTL || ttl%time.Millisecond != 0 {
-		return fmt.Errorf("%s must be %s to %s in whole milliseconds, not %s", field, MinTTL, MaxTTL, ttl)
-	}
-	return nil
+var ttlLimit = fmt.Sprintf("%s to %s in whole milliseconds", MinTTL, MaxTTL)
+
+func validTTL(ttl time.Duration) bool {
+	return ttl >= MinTTL && ttl <= MaxTTL && ttl%time.Millisecond == 0
 }
 
 // defaultOwner is "host:pid program", cut to what a server takes.
@@ -157,6 +162,10 @@ func build() string {
 	if !ok {
 		return ""
 	}
+	return buildOf(info)
+}
+
+func buildOf(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
@@ -151,6 +153,14 @@ func (e *unavailableError) Code() apierr.Code {
 	return apierr.NoQuorum
 }
 
+// gaveUpError is a refusal that would have passed, and has not in the time there was.
+// Its text is the server's: there is one, and it says why.
+type gaveUpError struct{ error }
+
+func (e *gaveUpError) Is(target error) bool { return target == ErrUnavailable }
+
+func (e *gaveUpError) Unwrap() error { return e.error }
+
 // SafeToRetry reports whether the same call may be made again as it was: it can
 // succeed, and it cannot do twice what should be done once.
 func SafeToRetry(err error) bool {
@@ -205,6 +215,21 @@ func lostReason(err error, ended string) Reason {
 		return r
 	}
 	return LostUnknown
+}
+
+// checkText refuses what JSON cannot carry: it would arrive as another text, and so
+// name something else.
+func checkText(op, field, text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return bounds(op, field, "valid UTF-8")
+}
+
+// bounds is a refusal of a value by this process, as the server's would be.
+func bounds(op, field, limit string) error {
+	return &APIError{Op: op, Status: http.StatusUnprocessableEntity, ErrCode: string(apierr.OutOfBounds),
+		Detail: field + " must be " + limit, Field: field, Limit: limit}
 }
 
 // passing reports whether err may be gone at the next try, here or on another

@@ -1,6 +1,7 @@
 package clientsdk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -92,6 +93,11 @@ func (c *Client) Locks(ctx context.Context, q *LocksQuery) (*LockPage, error) {
 // only a guard at the store can refuse that write. A verdict that is not "valid" is
 // no error.
 func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, error) {
+	for i, item := range items {
+		if err := checkText("check", fmt.Sprintf("[%d].lock", i), item.Lock); err != nil {
+			return nil, err
+		}
+	}
 	var out wire.CheckList
 	r := request{op: "check", method: http.MethodPost, path: "/v1/check", body: items,
 		answer: http.StatusPreconditionFailed}
@@ -112,8 +118,12 @@ func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, e
 //
 // It is not repeated once it may have arrived; see [OutcomeKnown].
 func (c *Client) Break(ctx context.Context, lock string, token tokens.Token, reason string) error {
+	op := fmt.Sprintf("break %q", lock)
+	if err := cmp.Or(checkText(op, "lock", lock), checkText(op, "reason", reason)); err != nil {
+		return err
+	}
 	var ignored any
-	return c.once(ctx, request{op: fmt.Sprintf("break %q", lock), method: http.MethodPost, path: "/v1/break",
+	return c.once(ctx, request{op: op, method: http.MethodPost, path: "/v1/break",
 		body: wire.BreakRequest{Lock: lock, Token: token, Reason: reason}}, &ignored)
 }
 

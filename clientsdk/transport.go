@@ -306,7 +306,7 @@ func giveUp(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return &gaveUpError{err}
 }
 
 // pause is the time before the next try: none while there are endpoints not asked

@@ -12,6 +12,7 @@
 //	srv.Break("jobs/nightly", "stuck")                        // a person ends the hold
 //	srv.On(sdktest.Renew, sdktest.Fault{DropAnswer: true})    // the effect happens, the answer is lost
 //	srv.On(sdktest.Acquire, sdktest.Fault{Code: "no_quorum"}) // the server refuses
+//	srv.CutEvents()                                           // streams of events break off
 //
 // [Server.Config] connects through memory, without sockets. So inside a
 // testing/synctest bubble the time of server and client is the bubble's: a test of
@@ -20,8 +21,9 @@
 //
 // # What it promises, and what not
 //
-// The fake passes the same list of behaviours as the real server, over the same SDK.
-// It keeps no data, knows no API keys, and has no events.
+// The fake passes the same list of behaviours as the real server, over the same SDK:
+// holds, sessions, lists, events, and API keys once [Server.AddKey] has made one. It
+// keeps no data and has no quotas, and no store to copy or to add members to.
 //
 // # The real server
 //

@@ -84,3 +84,43 @@ func TestServer_InABubble(t *testing.T) {
 		}
 	})
 }
+
+// A watcher under test must list the locks again when events were lost.
+func ExampleServer_CutEvents() {
+	srv := sdktest.New()
+	defer srv.Close()
+	client, _ := clientsdk.New(srv.Config())
+	defer client.Close()
+	ctx := context.Background()
+
+	hold, _ := client.Acquire(ctx, "jobs/nightly", nil)
+	for ev, err := range client.Events(ctx, &clientsdk.EventsOptions{After: "1.0"}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(ev.Kind, ev.Lock)
+		if ev.Kind == "released" {
+			return
+		}
+		srv.CutEvents() // the SDK comes back behind the event it has seen
+		hold.Release(ctx)
+	}
+	// Output:
+	// granted jobs/nightly
+	// released jobs/nightly
+}
+
+func ExampleServer_AddKey() {
+	srv := sdktest.New()
+	defer srv.Close()
+	cfg := srv.Config()
+	cfg.APIKey = srv.AddKey("lock", "orders/")
+	client, _ := clientsdk.New(cfg)
+	defer client.Close()
+
+	_, err := client.TryAcquire(context.Background(), "stock/7", nil)
+	var refused *clientsdk.APIError
+	fmt.Println(errors.As(err, &refused), refused.ErrCode)
+	// Output: true forbidden
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/apikey"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/tokens"
 )
@@ -24,14 +25,17 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 	if req.KeepPlace && key == "" {
 		return apierr.Bounds("keep_place", "used with an Idempotency-Key")
 	}
+	if err := s.permit(r, apikey.Lock, req.Lock); err != nil {
+		return err
+	}
 	begun := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h, replay, err := s.find(req, ttl, key)
+	h, repeated, err := s.find(req, ttl, key)
 	if err != nil {
 		return err
 	}
-	if replay {
+	if repeated {
 		w.Header().Set(wire.IdempotentReplay, "true")
 	}
 	err = s.await(r.Context(), h, wait)
@@ -51,7 +55,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) error {
 }
 
 // find returns the hold of the request: the one that its key names, or a new one.
-func (s *Server) find(req wire.AcquireRequest, ttl time.Duration, key string) (h *hold, replay bool, err error) {
+func (s *Server) find(req wire.AcquireRequest, ttl time.Duration, key string) (h *hold, repeated bool, err error) {
 	id := newID()
 	if key != "" {
 		id = keyedID(req.Lock, key)

@@ -4,40 +4,65 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/apikey"
+	"github.com/fenced/fenced/internal/names"
 	"github.com/fenced/fenced/internal/wire"
-	"github.com/fenced/fenced/tokens"
 )
 
 const maxWait = 30 * time.Second
 
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
+	read, lock, admin := apikey.Read, apikey.Lock, apikey.Admin
 	for pattern, h := range map[Op]handler{
-		Acquire:            s.acquire,
-		Await:              s.getHold,
-		Renew:              s.renewHold,
-		Release:            s.releaseHold,
-		OpenSession:        s.openSession,
-		RenewSession:       s.renewSession,
-		EndSession:         s.deleteSession,
-		"GET /v1/sessions": s.listSessions,
-		"GET /v1/locks":    s.listLocks,
-		"GET /v1/lock":     s.getLock,
-		"POST /v1/check":   s.check,
-		"POST /v1/break":   s.breakHold,
-		"GET /v1/status":   s.status,
+		Acquire:            s.only(lock, s.acquire),
+		Await:              s.only(lock, s.getHold),
+		Renew:              s.only(lock, s.renewHold),
+		Release:            s.only(lock, s.releaseHold),
+		OpenSession:        s.only(lock, s.openSession),
+		RenewSession:       s.only(lock, s.renewSession),
+		EndSession:         s.only(lock, s.deleteSession),
+		AwaitSession:       s.only(lock, s.getSession),
+		Events:             s.only(read, s.streamEvents),
+		"GET /v1/sessions": s.only(read, s.listSessions),
+		"GET /v1/locks":    s.only(read, s.listLocks),
+		"GET /v1/lock":     s.only(read, s.getLock),
+		"POST /v1/check":   s.only(read, s.check),
+		"POST /v1/break":   s.only(admin, s.breakHold),
+		"GET /v1/status":   s.only(read, s.status),
 		"GET /readyz":      s.ready,
 		"GET /healthz":     s.ready,
+
+		"GET /v1/members":    s.only(admin, noStore),
+		"POST /v1/members":   s.only(admin, noStore),
+		"DELETE /v1/members": s.only(admin, noStore),
+		"GET /v1/snapshot":   s.only(admin, noStore),
+		"POST /v1/compact":   s.only(admin, noStore),
+		"POST /v1/floor":     s.only(admin, s.raiseFloor),
+		"/":                  noRoute,
 	} {
 		mux.Handle(string(pattern), h)
 	}
 	return mux
+}
+
+// noStore answers as a server does whose etcd is somebody else's.
+func noStore(http.ResponseWriter, *http.Request) error {
+	return apierr.New(apierr.Forbidden, "the fake has no store")
+}
+
+func noRoute(http.ResponseWriter, *http.Request) error {
+	return apierr.New(apierr.NotFound, "the fake has no such route")
 }
 
 // handler writes its answer, or returns the error to answer with.
@@ -126,11 +151,11 @@ func checkKey(r *http.Request) error {
 }
 
 func bounds(req wire.AcquireRequest) (ttl, wait time.Duration, err error) {
-	switch {
-	case req.Lock == "" || len(req.Lock) > 512:
-		return 0, 0, apierr.Bounds("lock", "1 to 512 bytes")
-	case req.Owner == "" || len(req.Owner) > 128:
-		return 0, 0, apierr.Bounds("owner", "1 to 128 bytes")
+	if err := names.Check("lock", req.Lock, 1, 512); err != nil {
+		return 0, 0, err
+	}
+	if err := names.Check("owner", req.Owner, 1, 128); err != nil {
+		return 0, 0, err
 	}
 	if ttl, err = parseTTL(req.TTL); err != nil {
 		return 0, 0, err
@@ -184,22 +209,56 @@ func (s *Server) summary(lock string) wire.LockSummary {
 }
 
 func (s *Server) listLocks(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	if err := s.permit(r, apikey.Read, q.Get("prefix")); err != nil {
+		return err
+	}
+	limit, after, err := page(q)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := wire.LockList{Locks: []wire.LockSummary{}, Revision: s.revision}
-	for lock := range s.queues {
-		if strings.HasPrefix(lock, r.URL.Query().Get("prefix")) {
+	for _, lock := range slices.Sorted(maps.Keys(s.queues)) {
+		switch {
+		case !strings.HasPrefix(lock, q.Get("prefix")) || lock <= after:
+		case len(list.Locks) == limit:
+			list.Cursor = hex.EncodeToString([]byte(list.Locks[limit-1].Lock))
+			return answer(w, http.StatusOK, list)
+		default:
 			list.Locks = append(list.Locks, s.summary(lock))
 		}
 	}
-	slices.SortFunc(list.Locks, func(a, b wire.LockSummary) int { return strings.Compare(a.Lock, b.Lock) })
 	return answer(w, http.StatusOK, list)
 }
 
+// page reads where a page starts and how many locks it has. A cursor is the last name
+// of the page before.
+func page(q url.Values) (limit int, after string, err error) {
+	limit = 100
+	if text := q.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > 1000 {
+			return 0, "", apierr.Bounds("limit", "an integer from 1 to 1000")
+		}
+	}
+	last, err := hex.DecodeString(q.Get("cursor"))
+	if err != nil {
+		return 0, "", &apierr.Error{ErrCode: apierr.Malformed, Detail: "cursor is not one that a page gave", Field: "cursor"}
+	}
+	return limit, string(last), nil
+}
+
 func (s *Server) getLock(w http.ResponseWriter, r *http.Request) error {
+	name := r.URL.Query().Get("name")
+	if err := names.Check("name", name, 1, 512); err != nil {
+		return err
+	}
+	if err := s.permit(r, apikey.Read, name); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := r.URL.Query().Get("name")
 	out := wire.Lock{LockSummary: s.summary(name), Queue: []wire.Waiter{}, History: []wire.Ended{},
 		HistorySince: s.started.UTC(), Revision: s.revision}
 	for i, h := range s.queues[name] {
@@ -217,6 +276,14 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) error {
 	var items []wire.CheckItem
 	if err := decode(r, &items); err != nil {
 		return err
+	}
+	for i, item := range items {
+		if err := names.Check(fmt.Sprintf("[%d].lock", i), item.Lock, 1, 512); err != nil {
+			return err
+		}
+		if err := s.permit(r, apikey.Read, item.Lock); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,6 +325,15 @@ func (s *Server) breakHold(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(r, &req); err != nil {
 		return err
 	}
+	if err := names.Check("lock", req.Lock, 1, 512); err != nil {
+		return err
+	}
+	if err := names.Check("reason", req.Reason, 1, 256); err != nil {
+		return err
+	}
+	if err := s.permit(r, apikey.Admin, req.Lock); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.holder(req.Lock)
@@ -267,27 +343,4 @@ func (s *Server) breakHold(w http.ResponseWriter, r *http.Request) error {
 	s.end(h, "broken", req.Reason)
 	past := s.history[req.Lock]
 	return answer(w, http.StatusOK, past[len(past)-1])
-}
-
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := wire.Status{Name: "fake", Version: "sdktest", Mode: "embedded", Ready: true, Cluster: "fake",
-		Revision: s.revision, Highest: tokens.Token(s.revision), Floor: "unprotected", Locks: len(s.queues), Started: s.started.UTC(),
-		HistorySince: s.started.UTC()}
-	for _, q := range s.queues {
-		out.Holds++
-		out.Waiters += len(q) - 1
-	}
-	for _, ses := range s.sessions {
-		if ses.ended == "" {
-			out.Sessions++
-		}
-	}
-	return answer(w, http.StatusOK, out)
-}
-
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
-	w.WriteHeader(http.StatusOK)
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/clientsdk/internal/clock"
+	"github.com/fenced/fenced/internal/apikey"
 	"github.com/fenced/fenced/tokens"
 )
 
@@ -25,6 +26,8 @@ type Server struct {
 	mu     sync.Mutex
 	faults map[Op][]Fault
 	calls  map[Op]int
+	keys   apikey.Set
+	cut    chan struct{} // closed by CutEvents
 	table
 }
 
@@ -40,6 +43,10 @@ const (
 	OpenSession  Op = "POST /v1/sessions"
 	RenewSession Op = "POST /v1/sessions/{session}/renew"
 	EndSession   Op = "DELETE /v1/sessions/{session}"
+	AwaitSession Op = "GET /v1/sessions/{session}"
+	// Events is a stream: its answer cannot be delayed or dropped; see
+	// [Server.CutEvents].
+	Events Op = "GET /v1/events"
 )
 
 // A Fault is what goes wrong with one call. The zero value is no fault; several
@@ -67,6 +74,8 @@ func New() *Server {
 	s := &Server{
 		faults: make(map[Op][]Fault),
 		calls:  make(map[Op]int),
+		keys:   make(apikey.Set),
+		cut:    make(chan struct{}),
 		table:  newTable(),
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
@@ -159,6 +168,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.pause(r.Context(), f.Delay) || f.DropRequest {
 		panic(http.ErrAbortHandler)
 	}
+	if Op(pattern) == Events && f.Code == "" && f.Status == 0 {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
 	answer := httptest.NewRecorder()
 	switch {
 	case f.Code != "":
@@ -172,11 +185,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.pause(r.Context(), f.DelayAnswer) || f.DropAnswer {
 		panic(http.ErrAbortHandler)
 	}
-	for k, vs := range answer.Header() {
-		w.Header()[k] = vs
-	}
-	w.WriteHeader(answer.Code)
-	w.Write(answer.Body.Bytes())
+	replay(w, answer)
 }
 
 // next counts the call and takes its fault.
@@ -224,6 +233,9 @@ var errCut = errors.New("connection cut")
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
+	}
+	if r.URL.Path == "/v1/events" {
+		return t.streamed(r)
 	}
 	served, err := serverRequest(r)
 	if err != nil {

@@ -1,10 +1,12 @@
 package sdktest
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/names"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -17,10 +19,13 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := names.Check("owner", req.Owner, 1, 128); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := newID()
-	ses := &session{id: id, ref: refOf(id), owner: req.Owner, ttl: ttl, created: time.Now()}
+	ses := &session{id: id, ref: refOf(id), owner: req.Owner, ttl: ttl, created: time.Now(), changed: make(chan struct{})}
 	s.revision++
 	s.sessions[id] = ses
 	s.confirmSession(ses)
@@ -60,6 +65,41 @@ func (s *Server) renewSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.confirmSession(ses)
 	return answer(w, http.StatusOK, s.sessionBody(ses))
+}
+
+// getSession shows a session; with a wait, at its next change.
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
+	wait, err := parseWait(r.URL.Query().Get("wait"))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ses, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		changed := ses.changed
+		s.mu.Unlock()
+		s.awaitChange(r.Context(), changed, wait)
+		s.mu.Lock()
+		if ses, err = s.session(r); err != nil {
+			return err
+		}
+	}
+	return answer(w, http.StatusOK, s.sessionBody(ses))
+}
+
+func (s *Server) awaitChange(ctx context.Context, changed <-chan struct{}, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-s.life.Done():
+	}
 }
 
 func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {

@@ -24,6 +24,8 @@ type table struct {
 	holds    map[string]*hold   // by id, also ended ones
 	sessions map[string]*session
 	history  map[string][]wire.Ended
+	base     int64 // what is added to a revision to make a token
+	log      eventLog
 	started  time.Time
 }
 
@@ -50,6 +52,7 @@ type session struct {
 	created, until time.Time
 	timer          *time.Timer
 	ended          string
+	changed        chan struct{} // closed when it or its holds change
 }
 
 func newTable() table {
@@ -60,6 +63,7 @@ func newTable() table {
 		sessions: make(map[string]*session),
 		history:  make(map[string][]wire.Ended),
 		started:  time.Now(),
+		log:      eventLog{fresh: make(chan struct{})},
 	}
 }
 
@@ -85,9 +89,15 @@ func refOf(id string) string {
 // put appends a new hold to the queue of its lock.
 func (t *table) put(h *hold) {
 	t.revision++
-	h.ref, h.token, h.created, h.changed = refOf(h.id), tokens.Token(t.revision), time.Now(), make(chan struct{})
+	h.ref, h.token, h.created, h.changed = refOf(h.id), tokens.Token(t.base+t.revision), time.Now(), make(chan struct{})
 	t.holds[h.id] = h
 	t.queues[h.lock] = append(t.queues[h.lock], h)
+	if t.isHead(h) {
+		t.emit(wire.EventGranted, h, h.token, "")
+	} else {
+		t.emit(wire.EventQueued, h, 0, "")
+	}
+	t.touch(h.session)
 }
 
 func (t *table) isHead(h *hold) bool {
@@ -123,6 +133,10 @@ func (t *table) end(h *hold, how, reason string) {
 	}
 	t.revision++
 	h.ended = how
+	head, token := t.isHead(h), tokens.Token(0)
+	if head {
+		token = h.token
+	}
 	stop(h.timer)
 	q := slices.DeleteFunc(t.queues[h.lock], func(o *hold) bool { return o == h })
 	t.queues[h.lock] = q
@@ -134,6 +148,11 @@ func (t *table) end(h *hold, how, reason string) {
 		t.history[h.lock] = append(t.history[h.lock], wire.Ended{Ref: h.ref, Owner: h.owner, Token: h.token,
 			Since: h.created, EndedAt: now, Ended: how, Reason: reason})
 	}
+	t.emit(how, h, token, reason)
+	if head && len(q) > 0 {
+		t.emit(wire.EventGranted, q[0], q[0].token, "")
+	}
+	t.touch(h.session)
 	close(h.changed)
 	h.changed = make(chan struct{})
 	if len(q) > 0 {
@@ -148,8 +167,17 @@ func (t *table) endSession(ses *session, how string) {
 	}
 	ses.ended = how
 	stop(ses.timer)
+	t.touch(ses)
 	for _, h := range t.sessionHolds(ses) {
 		t.end(h, how, "")
+	}
+}
+
+// touch wakes who waits for a change of ses, which may be nil.
+func (t *table) touch(ses *session) {
+	if ses != nil {
+		close(ses.changed)
+		ses.changed = make(chan struct{})
 	}
 }
 

@@ -49,6 +49,12 @@ func Run(t *testing.T, start func(t *testing.T) Server) {
 		"a lock nobody has used is free":                   freeLock,
 		"bad values are refused by name":                   badValues,
 		"the SDK's whole life of a lock":                   lifeOfALock,
+		"a session's next change can be waited for":        sessionWait,
+		"lists come page by page":                          pages,
+		"events tell what happens in its order":            eventsTell,
+		"events go on behind the last id":                  eventsResume,
+		"events keep to the prefix":                        eventsFilter,
+		"events through the SDK":                           eventsThroughTheSDK,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,9 +102,22 @@ func (b *bundle) do(method, path, key string, body any) answer {
 	if key != "" {
 		req.Header.Set(wire.IdempotencyKey, key)
 	}
+	return b.send(req)
+}
+
+// authorize adds the API key of s, if it has one.
+func (s Server) authorize(req *http.Request) {
+	if s.Config.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+s.Config.APIKey)
+	}
+}
+
+func (b *bundle) send(req *http.Request) answer {
+	b.Helper()
+	b.s.authorize(req)
 	resp, err := b.s.HTTP.Do(req)
 	if err != nil {
-		b.Fatalf("%s %s: %v", method, path, err)
+		b.Fatalf("%s %s: %v", req.Method, req.URL.Path, err)
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fenced/fenced/clientsdk"
@@ -62,6 +63,69 @@ func sessionEnds(b *bundle) {
 	b.renewSession(s).refuses(apierr.SessionGone)
 	b.acquire(newKey(), under(s)).refuses(apierr.SessionGone)
 	b.acquire("", nil).is(http.StatusCreated)
+}
+
+// sessionWait: a waiter hears of each change of the session's holds, and of its end.
+func sessionWait(b *bundle) {
+	s := b.openSession()
+	path := "/v1/sessions/" + s.Session
+	if got := b.do(http.MethodGet, path, "", nil).is(http.StatusOK).session(); got.Ref != s.Ref || len(got.Live) != 0 {
+		b.Errorf("session %+v", got)
+	}
+	if got := b.do(http.MethodGet, path+"?wait=1ms", "", nil).is(http.StatusOK).session(); len(got.Live) != 0 {
+		b.Errorf("without a change: %+v", got)
+	}
+	told := make(chan answer, 1)
+	go func() { told <- b.do(http.MethodGet, path+"?wait=30s", "", nil) }()
+	h, begun := wire.Hold{}, time.Now()
+	for heard := false; !heard; { // a change before the question is there is not told
+		h = b.acquire(newKey(), under(s)).is(http.StatusCreated).hold()
+		select {
+		case a := <-told:
+			a.is(http.StatusOK)
+			heard = true
+		case <-time.After(100 * time.Millisecond): // for the question to come
+			b.release(h).is(http.StatusNoContent)
+		}
+	}
+	if took := time.Since(begun); took > 20*time.Second {
+		b.Errorf("the first change was told after %s", took)
+	}
+	if got := b.do(http.MethodGet, path, "", nil).is(http.StatusOK).session(); !slices.Equal(got.Live, []string{h.Ref}) {
+		b.Errorf("live %v, want %s", got.Live, h.Ref)
+	}
+	b.do(http.MethodDelete, path, "", nil).is(http.StatusNoContent)
+	b.do(http.MethodGet, path+"?wait=30s", "", nil).refuses(apierr.SessionGone)
+}
+
+// pages: every lock once, in the order of the names, however small the pages are.
+func pages(b *bundle) {
+	var want []string
+	for i := range 5 {
+		name := b.lock + "/" + strconv.Itoa(i)
+		b.acquire("", func(r *wire.AcquireRequest) { r.Lock = name }).is(http.StatusCreated)
+		want = append(want, name)
+	}
+	var got []string
+	for cursor := ""; ; {
+		page, err := b.client.Locks(b.Context(), &clientsdk.LocksQuery{Prefix: b.lock, Limit: 2, Cursor: cursor})
+		if err != nil || len(page.Locks) > 2 {
+			b.Fatalf("%d locks on a page, %v", len(page.Locks), err)
+		}
+		for _, l := range page.Locks {
+			got = append(got, l.Lock)
+		}
+		if cursor = page.Cursor; cursor == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		b.Errorf("pages %v, want %v", got, want)
+	}
+	for _, query := range []string{"limit=0", "limit=1001", "limit=x"} {
+		b.do(http.MethodGet, "/v1/locks?"+query, "", nil).refuses(apierr.OutOfBounds)
+	}
+	b.do(http.MethodGet, "/v1/locks?cursor=*", "", nil).refuses(apierr.Malformed)
 }
 
 func sessionUnknown(b *bundle) {
