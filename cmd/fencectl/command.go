@@ -26,6 +26,7 @@ type app struct {
 	addr    string
 	context string
 	output  string
+	tls     tlsFiles
 	// started tells a usage error from a failure: cobra finds the former first.
 	started bool
 	// exit is a code that is not an error's, such as that of a command that was run.
@@ -67,14 +68,20 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.addr, "addr", "", "URLs of the servers, separated by commas (default: FENCED_ADDR, the default context, or "+clientsdk.DefaultEndpoint+")")
 	flags.StringVar(&a.context, "context", "", "servers and API key of this name in the config file; see \"fencectl help contexts\"")
 	cobra.CheckErr(root.RegisterFlagCompletionFunc("context", a.completeContext))
+	flags.StringVar(&a.tls.ca, "ca", "", "file of the authorities that the servers' certificates come from (default: FENCED_CA, the context's, or the system's)")
+	flags.StringVar(&a.tls.cert, "cert", "", "file of the certificate to show to the servers (default: FENCED_CERT, or the context's)")
+	flags.StringVar(&a.tls.key, "key", "", "file of the certificate's private key (default: FENCED_KEY, or the context's)")
 	flags.StringVarP(&a.output, "output", "o", "table", "how to print: table or json")
+	lists := []*cobra.Command{a.listCommand(), a.watchCommand(), a.topCommand()}
+	ofLock := []*cobra.Command{a.getCommand(), a.historyCommand(), a.acquireCommand(), a.checkCommand(), a.breakCommand()}
+	run := a.runCommand()
+	a.completes(cobra.ShellCompDirectiveNoFileComp, append(lists, ofLock...)...)
+	a.completes(cobra.ShellCompDirectiveDefault, run) // a command follows
+	root.AddCommand(append(lists, ofLock...)...)
 	root.AddCommand(
-		a.listCommand(), a.getCommand(), a.historyCommand(), a.watchCommand(), a.topCommand(), a.sessionsCommand(), a.statusCommand(),
-		a.runCommand(),
-		a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
-		a.checkCommand(), a.breakCommand(), a.pgCommand(),
-		a.membersCommand(), a.snapshotCommand(), a.floorCommand(), a.keyCommand(), a.doctorCommand(),
-		exitCodesTopic(), contextsTopic(),
+		run, a.renewCommand(), a.releaseCommand(), a.sessionsCommand(), a.statusCommand(), a.pgCommand(),
+		a.membersCommand(), a.snapshotCommand(), a.compactCommand(), a.floorCommand(), a.keyCommand(), a.doctorCommand(),
+		a.versionCommand(), exitCodesTopic(), contextsTopic(),
 	)
 	return root
 }
@@ -100,21 +107,19 @@ func (a *app) checkOutput(cmd *cobra.Command) error {
 	return fmt.Errorf("output must be one of %s, not %q", allowed, a.output)
 }
 
-// client returns an SDK client for the servers that flags, environment and config file name.
+// client returns an SDK client for the servers that flags, environment and config file
+// name. edit may change its config, in which TLS is set then.
 func (a *app) client(edit func(*clientsdk.Config)) (*clientsdk.Client, error) {
-	addr, key, err := a.target()
+	t, err := a.target()
 	if err != nil {
 		return nil, err
 	}
-	cfg := clientsdk.Config{APIKey: key, RetryFor: patience}
-	for e := range strings.SplitSeq(addr, ",") {
-		if e = strings.TrimSpace(e); e == "" {
-			continue
-		}
-		if !strings.Contains(e, "://") {
-			e = "http://" + e
-		}
-		cfg.Endpoints = append(cfg.Endpoints, e)
+	cfg := clientsdk.Config{APIKey: t.key, RetryFor: patience}
+	if cfg.Endpoints, err = t.tls.endpoints(t.addr); err != nil {
+		return nil, err
+	}
+	if cfg.TLS, err = t.tls.config(); err != nil {
+		return nil, err
 	}
 	if edit != nil {
 		edit(&cfg)

@@ -28,6 +28,10 @@ type deployment struct {
 	// APIKeyFile is a file with an API key; a path that is not absolute starts at the
 	// directory of the file of contexts.
 	APIKeyFile string `json:"api_key_file"`
+	// The files of --ca, --cert and --key; their paths are as that of APIKeyFile.
+	CAFile   string `json:"ca_file"`
+	CertFile string `json:"cert_file"`
+	KeyFile  string `json:"key_file"`
 }
 
 // contextsPath is where the file of contexts lies.
@@ -59,36 +63,68 @@ func (a *app) contexts() (*contextsFile, error) {
 	return file, nil
 }
 
-// target is where the servers are, and the key for them. What the command line names
-// comes first, then the environment, then the default context. The key of a context
-// goes to the addresses of that context and to no others.
-func (a *app) target() (addr, key string, err error) {
-	env, envKey := a.getenv("FENCED_ADDR"), a.getenv("FENCED_API_KEY")
+// target is where the servers are, and by what they and we know each other.
+type target struct {
+	addr, key string
+	tls       tlsFiles
+}
+
+// target finds the servers. What the command line names comes first, then the
+// environment, then the default context. The key and the certificate of a context go
+// to the addresses of that context and to no others.
+func (a *app) target() (target, error) {
+	env := target{a.getenv("FENCED_ADDR"), a.getenv("FENCED_API_KEY"),
+		tlsFiles{a.getenv("FENCED_CA"), a.getenv("FENCED_CERT"), a.getenv("FENCED_KEY")}}
+	own := env
+	own.tls = a.tls.or(env.tls)
 	switch {
 	case a.addr != "" && a.context != "":
-		return "", "", usage("--addr and --context exclude each other")
+		return target{}, usage("--addr and --context exclude each other")
 	case a.addr != "":
-		return a.addr, envKey, nil
-	case a.context == "" && env != "":
-		return env, envKey, nil
+		own.addr = a.addr
+		return own, nil
+	case a.context == "" && env.addr != "":
+		return own, nil
 	}
 	file, err := a.contexts()
 	if err != nil {
-		return "", "", err
+		return target{}, err
 	}
 	name := cmp.Or(a.context, file.Default)
 	if name == "" {
-		return "", envKey, nil
+		return own, nil
 	}
 	c, ok := file.Contexts[name]
 	if !ok {
-		return "", "", usage("%s has no context %q; it has: %s", a.contextsPath(), name, file.names())
+		return target{}, usage("%s has no context %q; it has: %s", a.contextsPath(), name, file.names())
 	}
-	if envKey != "" && a.context == "" || c.APIKeyFile == "" {
-		return c.Addr, envKey, nil
+	return a.ofContext(c, env)
+}
+
+// ofContext is the target of a context. The environment comes before the default
+// context and after one that was named.
+func (a *app) ofContext(c deployment, env target) (target, error) {
+	t := target{c.Addr, env.key, tlsFiles{a.beside(c.CAFile), a.beside(c.CertFile), a.beside(c.KeyFile)}}
+	if a.context == "" {
+		t.tls = env.tls.or(t.tls)
+	} else {
+		t.tls = t.tls.or(env.tls)
 	}
-	key, err = a.readKey(c.APIKeyFile)
-	return c.Addr, key, err
+	t.tls = a.tls.or(t.tls)
+	if env.key != "" && a.context == "" || c.APIKeyFile == "" {
+		return t, nil
+	}
+	var err error
+	t.key, err = readKey(a.beside(c.APIKeyFile))
+	return t, err
+}
+
+// beside resolves a path of the config file, which may be empty.
+func (a *app) beside(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(a.contextsPath()), path)
 }
 
 func (f *contextsFile) names() string {
@@ -99,10 +135,7 @@ func (f *contextsFile) names() string {
 }
 
 // readKey reads a file that holds one API key, which nobody else may read.
-func (a *app) readKey(path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(a.contextsPath()), path)
-	}
+func readKey(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", usage("API key file: %w", err)
@@ -131,7 +164,7 @@ func (a *app) completeContext(*cobra.Command, []string, string) ([]cobra.Complet
 }
 
 func contextsTopic() *cobra.Command {
-	return &cobra.Command{Use: "contexts", Short: "Where servers and keys are named", Long: `Where fencectl finds the servers and the API key.
+	return &cobra.Command{Use: "contexts", Short: "Where servers, keys and certificates are named", Long: `Where fencectl finds the servers and the API key.
 
 The first of these that is there counts:
 
@@ -153,7 +186,15 @@ file is $FENCED_CONFIG, or else fencectl.yml in $XDG_CONFIG_HOME/fenced, which i
     production:
       addr: https://fenced-1:7420,https://fenced-2:7420,https://fenced-3:7420
       api_key_file: production.key
+      ca_file: production-ca.pem
+      cert_file: me.pem
+      key_file: me.key
 
-A key file holds one key, as "fencectl key new" prints it, and is refused where others
-may read it. Its path starts at the directory of the config file.`}
+An API key file holds one key, as "fencectl key new" prints it, and is refused where
+others may read it. Paths start at the directory of the config file.
+
+Files for TLS can be given in the same three ways: by the flags --ca, --cert and --key,
+which come first, by FENCED_CA, FENCED_CERT and FENCED_KEY, and by a context. Without a
+file of authorities the system's count. The certificate and its private key are for
+servers that ask for one (--tls-client-ca). An address without a scheme is https then.`}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,12 @@ func TestDoctor_Real(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	b := setupReal(t)
+	r := b.run("doctor")
+	contains(t, r.out, "no backup is known", "fencectl snapshot save FILE")
+	b.ok("doctor", "--backup-age", "0")
+	b.ok("snapshot", "save", filepath.Join(t.TempDir(), "backup"))
 	contains(t, b.ok("doctor"), "nothing is wrong")
+	contains(t, b.ok("status"), "leader", "(this server)", "last backup", " ago", " of 8.0 GiB")
 	pool := pgtest.New(t)
 	b.env["FENCED_DATABASE_URL"] = pool.Config().ConnString()
 	exec := func(sql string) {
@@ -86,48 +92,124 @@ func TestDoctor_Real(t *testing.T) {
 	b.ok("doctor")
 }
 
+// healthy is the status of a server without a fault, with what edit changes.
+func healthy(edit func(*clientsdk.Status)) *clientsdk.Status {
+	free, backup := int64(100<<30), time.Now().Add(-time.Hour)
+	st := &clientsdk.Status{Name: "n1", Version: version, Mode: "cluster", Ready: true, Cluster: "c", Leader: "n1", LagMS: 100, Floor: "protected"}
+	st.Store.EtcdVersion, st.Store.Members, st.Store.Bytes, st.Store.QuotaBytes = "3.7.3", 3, 1<<20, 8<<30
+	st.Store.DiskFree, st.Store.LastBackup = &free, &backup
+	if edit != nil {
+		edit(st)
+	}
+	return st
+}
+
 func TestDoctor_Server(t *testing.T) {
 	t.Parallel()
+	little := int64(1 << 20)
 	for name, tc := range map[string]struct {
-		status clientsdk.Status
-		want   string
+		edit       func(*clientsdk.Status)
+		what, mend string
 	}{
-		"closed":      {clientsdk.Status{Floor: "closed", NotReady: "token_floor"}, "fencectl floor raise"},
-		"no quorum":   {clientsdk.Status{Floor: "protected", NotReady: "no_quorum"}, "no_quorum"},
-		"lags":        {clientsdk.Status{Floor: "protected", Ready: true, LagMS: 60_000}, "1m0s"},
-		"unprotected": {clientsdk.Status{Floor: "unprotected", Ready: true}, "--issued-file"},
+		"closed":      {func(st *clientsdk.Status) { st.Floor, st.Ready, st.NotReady = "closed", false, "token_floor" }, "granting is closed", "fencectl floor raise"},
+		"no quorum":   {func(st *clientsdk.Status) { st.Ready, st.NotReady, st.Leader = false, "no_quorum", "" }, "no_quorum; its store of 3 members has no leader", "fencectl status --addr"},
+		"lags":        {func(st *clientsdk.Status) { st.LagMS = 60_000 }, "1m0s", "fencectl members"},
+		"unprotected": {func(st *clientsdk.Status) { st.Floor = "unprotected" }, "issued-token file", "--issued-file"},
+		"version":     {func(st *clientsdk.Status) { st.Version = "0.9.0" }, "0.9.0", "fencectl version"},
+		"old etcd":    {func(st *clientsdk.Status) { st.Store.EtcdVersion = "3.7.0" }, "etcd's version 3.7.0 has faults", "upgrade etcd"},
+		"nearly full": {func(st *clientsdk.Status) { st.Store.Bytes = 7 << 30 }, "7.0 GiB of the 8.0 GiB", "fencectl compact --addr http://n1"},
+		"full":        {func(st *clientsdk.Status) { st.Store.Faults = []string{"memberID:1 alarm:NOSPACE"} }, "takes no new holds", "fencectl compact --addr http://n1"},
+		"corrupt":     {func(st *clientsdk.Status) { st.Store.Faults = []string{"memberID:1 alarm:CORRUPT"} }, "differs", "fencectl members remove"},
+		"small disk":  {func(st *clientsdk.Status) { st.Store.DiskFree = &little }, "1.0 MiB left", "df -h"},
 	} {
-		found := checkServer(&tc.status)
-		if len(found) != 1 || !strings.Contains(found[0].What+found[0].Mend, tc.want) {
+		found := checkServer(healthy(tc.edit), "http://n1")
+		if len(found) != 1 || !strings.Contains(found[0].What, tc.what) || !strings.Contains(found[0].Mend, tc.mend) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	if found := checkServer(&clientsdk.Status{Floor: "protected", Ready: true, LagMS: 100}); len(found) != 0 {
+	if found := checkServer(healthy(nil), "http://n1"); len(found) != 0 {
 		t.Errorf("a healthy server: %+v", found)
 	}
+}
+
+// What a server does not tell is no finding, but for a backup that nobody knows of.
+func TestDoctor_BackupAge(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	at := func(age time.Duration) *patient {
+		return &patient{status: healthy(func(st *clientsdk.Status) {
+			made := now.Add(-age)
+			st.Store.LastBackup = &made
+		})}
+	}
+	never := &patient{status: healthy(func(st *clientsdk.Status) { st.Store.LastBackup = nil })}
+	external := &patient{status: healthy(func(st *clientsdk.Status) { st.Mode, st.Store.LastBackup = "external", nil })}
+	for name, tc := range map[string]struct {
+		all  []*patient
+		want string
+	}{
+		"never":              {[]*patient{never}, "no backup is known"},
+		"old":                {[]*patient{at(50 * time.Hour)}, "the last backup is 2d2h old"},
+		"young":              {[]*patient{at(23 * time.Hour)}, ""},
+		"young on another":   {[]*patient{never, at(50 * time.Hour), at(time.Hour)}, ""},
+		"somebody else's":    {[]*patient{external}, ""},
+		"old on all servers": {[]*patient{at(60 * time.Hour), at(50 * time.Hour)}, "2d2h"},
+	} {
+		found := checkBackup(tc.all, backupAge, now)
+		if (tc.want == "") != (len(found) == 0) || len(found) > 0 && (!strings.Contains(found[0].What, tc.want) || found[0].Mend != "fencectl snapshot save FILE") {
+			t.Errorf("%s: %+v, want %q", name, found, tc.want)
+		}
+	}
+}
+
+// statusServer answers with a status, and with a cluster of two members and a third
+// that never came.
+func statusServer(t *testing.T, st *clientsdk.Status, skew time.Duration) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", time.Now().Add(skew).UTC().Format(http.TimeFormat))
+		switch r.URL.Path {
+		case "/v1/status":
+			json.NewEncoder(w).Encode(st)
+		case "/v1/members":
+			w.Write([]byte(`{"members":[{"id":"a","voter":true},{"id":"b","voter":true},{"id":"c"}]}`))
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
 }
 
 // A server whose clock is wrong, and whose cluster has two members and a third that
 // never came.
 func TestDoctor_ClockAndMembers(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
-		switch r.URL.Path {
-		case "/v1/status":
-			json.NewEncoder(w).Encode(clientsdk.Status{Floor: "protected", Ready: true})
-		case "/v1/members":
-			w.Write([]byte(`{"members":[{"id":"a","voter":true},{"id":"b","voter":true},{"id":"c"}]}`))
-		}
-	}))
-	defer srv.Close()
-	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": srv.URL}}
+	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": statusServer(t, healthy(nil), -time.Hour)}}
 	r := b.run("doctor", "-o", "json")
 	var found []finding
 	if err := json.Unmarshal([]byte(r.out), &found); err != nil || len(found) != 3 || r.code != apierr.ExitConflict {
 		t.Errorf("%+v, %v", r, err)
 	}
 	contains(t, r.out, "clock is off", "timedatectl", "members remove c", "members add")
+}
+
+// Each server that is named is looked at, and they are compared.
+func TestDoctor_SeveralServers(t *testing.T) {
+	t.Parallel()
+	one := statusServer(t, healthy(nil), 0)
+	full := statusServer(t, healthy(func(st *clientsdk.Status) { st.Name, st.Store.Bytes = "n2", 7<<30 }), 0)
+	foreign := statusServer(t, healthy(func(st *clientsdk.Status) { st.Name, st.Cluster = "n3", "other" }), 0)
+	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": one + "," + full + ",127.0.0.1:1"}}
+	r := b.run("doctor")
+	contains(t, r.out, "n2: the store's file has", "compact --addr "+full, "no server answers at http://127.0.0.1:1", "fenced serve")
+	if strings.Contains(r.out, "n1: ") || r.code != apierr.ExitConflict {
+		t.Errorf("%+v", r)
+	}
+	b.env["FENCED_ADDR"] = one + "," + foreign
+	contains(t, b.run("doctor").out, "n3 and n1 are of two deployments")
+	b.env["FENCED_ADDR"] = "127.0.0.1:1,127.0.0.1:2"
+	if r := b.run("doctor"); r.code != apierr.ExitUnreachable {
+		t.Errorf("no server at all: %+v", r)
+	}
 }
 
 func TestOffset(t *testing.T) {

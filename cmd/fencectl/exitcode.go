@@ -90,7 +90,9 @@ func hint(err error) string {
 		return "see fencectl --help"
 	case errors.As(err, &own):
 		return own.hint
-	case errors.Is(err, clientsdk.ErrUnavailable) && apierr.CodeOf(err) != apierr.TokenFloor:
+	case errors.As(err, new(*clientsdk.APIError)): // a server has answered
+		return hints[apierr.CodeOf(err)]
+	case errors.Is(err, clientsdk.ErrUnavailable):
 		return `is a server running there? start one with "fenced serve", or set FENCED_ADDR`
 	}
 	return hints[apierr.CodeOf(err)]
@@ -103,7 +105,9 @@ var hints = map[apierr.Code]string{
 	apierr.NotHeld:       "wait until it is granted",
 	apierr.Unauthorized:  "set FENCED_API_KEY, or name a key in a context; see \"fencectl help contexts\"",
 	apierr.Forbidden:     "use a key that may do this",
-	apierr.TokenFloor:    `the store is older than the tokens it has issued: run "fencectl floor raise"`,
+	apierr.NoQuorum:      `see which members run with "fencectl doctor"`,
+	apierr.Behind:        `see the server's lag with "fencectl status"`,
+	apierr.TokenFloor:    `"fencectl floor raise --help" says what that ends`,
 	apierr.Quota:         "release holds of this key, or raise its quota",
 	apierr.NotFound:      "is FENCED_ADDR the address of a fenced server of this version?",
 	apierr.Misdirected:   "start the server with --public-host for this name",

@@ -60,6 +60,19 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
+// size is a number of bytes in the unit that leaves two or three digits before the point.
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprint(n, " B")
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
 // remaining is a time left that the server may not know.
 func remaining(ms *int64) string {
 	if ms == nil {

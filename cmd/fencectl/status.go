@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,10 +32,16 @@ func (t *table) status(s *clientsdk.Status) {
 	if !s.Ready {
 		ready = "no: " + s.NotReady
 	}
+	leader := cmp.Or(s.Leader, unknown)
+	if s.Leads {
+		leader += " (this server)"
+	}
 	t.row("server", s.Name, s.Version, s.Mode)
+	t.row("build", cmp.Or(s.Build, unknown))
 	t.row("ready", ready)
 	t.row("cluster", s.Cluster)
-	t.row("leader", dash(s.Leader))
+	t.row("leader", leader)
+	t.store(s)
 	t.row("revision", s.Revision)
 	t.row("token base", s.Base)
 	t.row("highest token", s.Highest)
@@ -44,4 +52,33 @@ func (t *table) status(s *clientsdk.Status) {
 	t.row("waiters", s.Waiters)
 	t.row("sessions", s.Sessions)
 	t.row("up for", ago(s.Started))
+}
+
+// unknown is said where a server does not know, which is not the same as nothing.
+const unknown = "unknown"
+
+// store shows the store; what the server does not know is said to be unknown.
+func (t *table) store(st *clientsdk.Status) {
+	s := st.Store
+	members, of, free, backup := unknown, unknown, unknown, unknown
+	if s.Members > 0 {
+		members = fmt.Sprint(s.Members)
+	}
+	if s.Bytes > 0 {
+		of = size(s.Bytes) + " of " + size(s.QuotaBytes)
+	}
+	if s.DiskFree != nil {
+		free = size(*s.DiskFree)
+	}
+	if s.LastBackup != nil {
+		backup = ago(*s.LastBackup) + " ago"
+	}
+	t.row("members", members)
+	t.row("etcd", cmp.Or(s.EtcdVersion, unknown))
+	t.row("store size", of)
+	t.row("disk free", free)
+	t.row("last backup", backup)
+	for _, fault := range s.Faults {
+		t.row("fault", fault)
+	}
 }

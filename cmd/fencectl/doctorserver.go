@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/etcdversion"
+)
+
+// patient is one server, and what was seen of it.
+type patient struct {
+	endpoint string
+	status   *clientsdk.Status
+	members  []finding // of its cluster
+}
+
+// examineAll looks at each server that is named. One that does not answer is a finding
+// where another does.
+func (a *app) examineAll(ctx context.Context) (all []*patient, found []finding, err error) {
+	endpoints, err := a.endpoints()
+	if err != nil {
+		return nil, nil, err
+	}
+	var errs []error
+	for _, endpoint := range endpoints {
+		p, some, err := a.examine(ctx, endpoint)
+		switch {
+		case errors.Is(err, clientsdk.ErrUnavailable) && len(endpoints) > 1:
+			errs = append(errs, err)
+			found = append(found, finding{"no server answers at " + endpoint + ": " + oneLine(err.Error()), "start it on its machine: fenced serve"})
+			continue
+		case err != nil:
+			return nil, nil, err
+		}
+		all = append(all, p)
+		for _, f := range some {
+			if len(endpoints) > 1 {
+				f.What = p.status.Name + ": " + f.What
+			}
+			found = append(found, f)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, errs[0]
+	}
+	return all, found, nil
+}
+
+// endpoints are the servers that are named, one at least.
+func (a *app) endpoints() ([]string, error) {
+	t, err := a.target()
+	if err != nil {
+		return nil, err
+	}
+	all, err := t.tls.endpoints(t.addr)
+	if err == nil && len(all) == 0 {
+		all = []string{clientsdk.DefaultEndpoint}
+	}
+	return all, err
+}
+
+func (a *app) examine(ctx context.Context, endpoint string) (*patient, []finding, error) {
+	clock := &serverClock{}
+	c, err := a.client(func(cfg *clientsdk.Config) {
+		cfg.Endpoints = []string{endpoint}
+		clock.base = transport(cfg.TLS)
+		cfg.HTTPClient, cfg.TLS = &http.Client{Transport: clock}, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer clock.base.CloseIdleConnections()
+	defer c.Close()
+	p := &patient{endpoint: endpoint}
+	if p.status, err = c.Status(ctx); err != nil {
+		return nil, nil, err
+	}
+	found := append(checkServer(p.status, endpoint), clock.check()...)
+	if p.status.Ready { // the list needs a quorum
+		p.members, err = checkMembers(ctx, c)
+	}
+	return p, found, err
+}
+
+func transport(secured *tls.Config) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = secured
+	return t
+}
+
+// checkServer judges what a server says of itself.
+func checkServer(st *clientsdk.Status, endpoint string) (found []finding) {
+	found = append(found, checkGrants(st)...)
+	if st.Version != version {
+		found = append(found, finding{"the server is of version " + st.Version + " and this fencectl of " + version,
+			"use the fencectl of " + st.Version + ", or upgrade the server: see fencectl version"})
+	}
+	if etcd := st.Store.EtcdVersion; etcd != "" {
+		if err := etcdversion.Check(etcd); err != nil {
+			found = append(found, finding{"etcd's " + err.Error(), "upgrade etcd, one member after the other"})
+		}
+	}
+	return append(found, checkDisk(st, endpoint)...)
+}
+
+// checkGrants asks whether the server can grant, and will go on to.
+func checkGrants(st *clientsdk.Status) (found []finding) {
+	lag := time.Duration(st.LagMS) * time.Millisecond
+	switch {
+	case st.Floor == "closed":
+		found = append(found, finding{"granting is closed: the store is older than the tokens it has issued", "fencectl floor raise"})
+	case !st.Ready:
+		found = append(found, finding{"the server cannot grant: " + st.NotReady + quorumOf(st),
+			"start the members that are down, more than half must run; ask each server by itself: fencectl status --addr URL"})
+	case lag > longestLag:
+		found = append(found, finding{"the server has not heard from its store for " + lag.String(), "see its log and the network to the leader: fencectl members"})
+	}
+	if st.Floor == "unprotected" {
+		found = append(found, finding{"no issued-token file guards against a store that is rolled back", "start the server with --issued-file on a disk that is not restored with the store"})
+	}
+	return found
+}
+
+func quorumOf(st *clientsdk.Status) string {
+	if st.Store.Members > 0 && st.Leader == "" {
+		return fmt.Sprintf("; its store of %d members has no leader", st.Store.Members)
+	}
+	return ""
+}
+
+// checkDisk looks at the store's size and at the room beside it.
+func checkDisk(st *clientsdk.Status, endpoint string) (found []finding) {
+	s, compact := st.Store, "fencectl compact --addr "+endpoint
+	full := slices.ContainsFunc(s.Faults, func(f string) bool { return strings.Contains(f, "NOSPACE") })
+	switch {
+	case full:
+		found = append(found, finding{"the store is full and takes no new holds (alarm NOSPACE)", compact})
+	case s.QuotaBytes > 0 && s.Bytes > s.QuotaBytes/100*fullPercent:
+		found = append(found, finding{fmt.Sprintf("the store's file has %s of the %s that it may have", size(s.Bytes), size(s.QuotaBytes)), compact})
+	}
+	if s.DiskFree != nil && *s.DiskFree < leastFree {
+		found = append(found, finding{fmt.Sprintf("the disk of the data directory has %s left: a full one ends the server", size(*s.DiskFree)),
+			"make room on it: df -h, on the machine of " + endpoint})
+	}
+	for _, fault := range s.Faults {
+		if strings.Contains(fault, "CORRUPT") {
+			found = append(found, finding{"the data of a member differs from the others': " + fault,
+				"find it in the servers' logs, and replace it: fencectl members remove ID, then fencectl members add PEER_URL"})
+		}
+	}
+	return found
+}
+
+// checkTogether compares the servers with each other.
+func checkTogether(all []*patient) []finding {
+	for _, p := range all[1:] {
+		switch st, first := p.status, all[0].status; {
+		case st.Cluster != first.Cluster:
+			return []finding{{st.Name + " and " + first.Name + " are of two deployments: a lock of one is free on the other",
+				"name the servers of one deployment only, with --addr or in the context"}}
+		case st.Version != first.Version:
+			return []finding{{st.Name + " is of version " + st.Version + " and " + first.Name + " of " + first.Version,
+				"bring all servers to one version, one after the other"}}
+		}
+	}
+	return nil
+}
+
+// checkBackup wants one of the servers to have sent a snapshot not long ago. Who keeps
+// an etcd of his own backs it up himself.
+func checkBackup(all []*patient, oldest time.Duration, now time.Time) []finding {
+	var newest time.Time
+	for _, p := range all {
+		if p.status.Mode == "external" {
+			return nil
+		}
+		if at := p.status.Store.LastBackup; at != nil && at.After(newest) {
+			newest = *at
+		}
+	}
+	const mend = "fencectl snapshot save FILE"
+	switch age := now.Sub(newest); {
+	case newest.IsZero():
+		return []finding{{"no backup is known", mend}}
+	case age > oldest:
+		return []finding{{"the last backup is " + short(age) + " old", mend}}
+	}
+	return nil
+}
+
+// checkMembers looks for members without a vote. A store of its own is somebody
+// else's to look after, and so is everything where the key may not ask.
+func checkMembers(ctx context.Context, c *clientsdk.Client) (found []finding, err error) {
+	all, err := c.Members(ctx)
+	switch apierr.CodeOf(err) {
+	case "":
+	case apierr.Forbidden:
+		return nil, nil
+	default:
+		return nil, err
+	}
+	voters := 0
+	for _, m := range all {
+		if m.Voter {
+			voters++
+		} else {
+			found = append(found, finding{"member " + m.ID + " has no vote yet", "start its server, or: fencectl members remove " + m.ID})
+		}
+	}
+	if voters == 2 {
+		found = append(found, finding{"a cluster of two stops when either member does", "fencectl members add PEER_URL"})
+	}
+	return found, nil
+}
+
+// serverClock compares the Date of each answer with the clock here.
+type serverClock struct {
+	base *http.Transport
+
+	mu     sync.Mutex
+	offset time.Duration // of the server, 0 within what the header can tell
+	known  bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *serverClock) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := time.Now()
+	resp, err := s.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if date, parseErr := http.ParseTime(resp.Header.Get("Date")); parseErr == nil {
+		s.mu.Lock()
+		s.offset, s.known = offset(date, sent, time.Now()), true
+		s.mu.Unlock()
+	}
+	return resp, nil
+}
+
+// offset is how far a clock that showed date at some time between sent and received is
+// off for certain. The header has whole seconds, cut off.
+func offset(date, sent, received time.Time) time.Duration {
+	switch latest := date.Add(time.Second); {
+	case date.After(received):
+		return date.Sub(received)
+	case latest.Before(sent):
+		return latest.Sub(sent)
+	}
+	return 0
+}
+
+func (s *serverClock) check() []finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known || s.offset.Abs() <= longestOffset {
+		return nil
+	}
+	return []finding{{"the server's clock is off from the one here by " + s.offset.Round(time.Second).String(), "see that both machines keep time: timedatectl status"}}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fenced/fenced/clientsdk/sdktest"
+	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/certtest"
+)
+
+// setupTLS is a fake server that asks every client for a certificate of the authority.
+func setupTLS(t *testing.T) (*bundle, *certtest.Authority) {
+	t.Helper()
+	ca := certtest.New(t)
+	srv := sdktest.New()
+	h := httptest.NewUnstartedServer(srv)
+	h.TLS = &tls.Config{
+		Certificates: []tls.Certificate{ca.Pair(certtest.Names{Common: "server"})},
+		ClientCAs:    ca.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
+	}
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	h.StartTLS()
+	t.Cleanup(func() {
+		srv.Close()
+		h.Close()
+	})
+	return &bundle{t, srv, srv.Config(), map[string]string{"FENCED_ADDR": h.URL}}, ca
+}
+
+// By flag, environment and context the same files lead to the same server; without
+// them it cannot be reached, and a certificate of a context goes to no other address.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	b, ca := setupTLS(t)
+	cert, key := ca.Issue(certtest.Names{Common: "me"})
+	url := b.env["FENCED_ADDR"]
+	bare := strings.TrimPrefix(url, "https://")
+	config := filepath.Join(filepath.Dir(ca.CA()), "fencectl.yml")
+	writeFile(t, config, "default: secured\ncontexts:\n  secured:\n    addr: "+url+"\n    ca_file: ca.pem\n    cert_file: "+
+		filepath.Base(cert)+"\n    key_file: "+key+"\n", 0o600)
+	files := map[string]string{"FENCED_CA": ca.CA(), "FENCED_CERT": cert, "FENCED_KEY": key}
+	wrong := map[string]string{"FENCED_CA": "none", "FENCED_CERT": "none", "FENCED_KEY": "none"}
+	for name, tc := range map[string]struct {
+		args []string
+		env  map[string]string
+		code int
+	}{
+		"flags":                     {[]string{"--addr", bare, "--ca", ca.CA(), "--cert", cert, "--key", key}, nil, 0},
+		"environment":               {[]string{"--addr", url}, files, 0},
+		"flags before environment":  {[]string{"--addr", bare, "--ca", ca.CA(), "--cert", cert, "--key", key}, wrong, 0},
+		"default context":           {nil, nil, 0},
+		"named before environment":  {[]string{"--context", "secured"}, wrong, 0},
+		"environment before it":     {nil, wrong, apierr.ExitUsage},
+		"no authority":              {[]string{"--addr", url, "--cert", cert, "--key", key}, nil, apierr.ExitUnreachable},
+		"no certificate":            {[]string{"--addr", url, "--ca", ca.CA()}, nil, apierr.ExitUnreachable},
+		"nothing":                   {[]string{"--addr", url}, nil, apierr.ExitUnreachable},
+		"a certificate alone":       {[]string{"--addr", url, "--cert", cert}, nil, apierr.ExitUsage},
+		"plain address":             {[]string{"--addr", "http://" + bare, "--ca", ca.CA()}, nil, apierr.ExitUsage},
+		"no address":                {[]string{"--ca", ca.CA()}, map[string]string{"FENCED_CONFIG": "none"}, apierr.ExitUsage},
+		"no file":                   {[]string{"--addr", url, "--ca", "none"}, nil, apierr.ExitUsage},
+		"no certificate in it":      {[]string{"--addr", url, "--ca", key}, nil, apierr.ExitUsage},
+		"API key in place of a key": {[]string{"--addr", url, "--cert", cert, "--key", "fk_id_secret"}, nil, apierr.ExitUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &bundle{T: t, env: map[string]string{"FENCED_CONFIG": config}}
+			for k, v := range tc.env {
+				b.env[k] = v
+			}
+			r := b.run(append([]string{"status"}, tc.args...)...)
+			if r.code != tc.code || strings.Count(r.err, "\n") > 1 || strings.Contains(r.err, "secret") {
+				t.Errorf("%+v, want code %d", r, tc.code)
+			}
+		})
+	}
+}
+
+// Every kind of command goes through TLS: one that runs another, with its renewals,
+// and the one that measures clocks.
+func TestTLS_RunAndDoctor(t *testing.T) {
+	t.Parallel()
+	b, ca := setupTLS(t)
+	cert, key := ca.Issue(certtest.Names{Common: "me"})
+	b.env["FENCED_CA"], b.env["FENCED_CERT"], b.env["FENCED_KEY"] = ca.CA(), cert, key
+	p := b.program("run", "jobs/x", "--ttl", "1s", "--grace", "100ms", "--", "sleep", "1.5")
+	if code := p.code(); code != 0 {
+		t.Errorf("run: code %d, %s", code, p.err.String())
+	}
+	if n := b.srv.Calls(sdktest.Renew); n == 0 {
+		t.Error("no renewal came through TLS")
+	}
+	if r := b.run("doctor"); r.code != apierr.ExitConflict || r.err != "" || !strings.Contains(r.out, "fake") {
+		t.Errorf("doctor: %+v", r)
+	}
+}
