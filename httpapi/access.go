@@ -1,11 +1,15 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
 	"net/http"
 	"strings"
 
 	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/lockserver"
 )
 
 // authenticate finds the key of the request and demands that it has the
@@ -56,10 +60,36 @@ func (c *call) permitPrefix(role keys.Role, prefix string) error {
 	return apierr.New(apierr.Forbidden, "the key has not the role %s over all locks that the call concerns; give a prefix that it has", role)
 }
 
-// who names the caller for the record; "" where there are no keys.
+// who names the caller for the record: by the key, else by the certificate; "" where
+// there is neither.
 func (c *call) who() string {
-	if c.key == nil {
+	if c.key != nil {
+		return c.key.Name
+	}
+	return c.certificate()
+}
+
+// certificate names the owner of the client's certificate, "" where none was asked for.
+func (c *call) certificate() string {
+	if c.r.TLS == nil || len(c.r.TLS.VerifiedChains) == 0 {
 		return ""
 	}
-	return c.key.Name
+	return certificateName(c.r.TLS.VerifiedChains[0][0])
+}
+
+// certificateName is the common name of a certificate, else its first name of another
+// kind; its fingerprint where none of them can stand in a record.
+func certificateName(cert *x509.Certificate) string {
+	all := []string{cert.Subject.CommonName}
+	for _, u := range cert.URIs {
+		all = append(all, u.String())
+	}
+	all = append(append(all, cert.DNSNames...), cert.EmailAddresses...)
+	for _, name := range all {
+		if lockserver.ValidateOwner(name) == nil {
+			return name
+		}
+	}
+	sum := sha256.Sum256(cert.Raw)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

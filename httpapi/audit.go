@@ -31,6 +31,7 @@ func (a *api) auditLine(op *operation, c *call, err error) {
 	a.audit.LogAttrs(c.r.Context(), slog.LevelInfo, "audit",
 		slog.String("who", c.who()),
 		slog.String("key", keyID),
+		slog.String("certificate", c.certificate()),
 		slog.String("remote", c.r.RemoteAddr),
 		slog.String("what", op.id),
 		slog.String("lock", c.record.lock),

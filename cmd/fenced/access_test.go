@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -10,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/fenced/fenced/internal/apikey"
+	"github.com/fenced/fenced/internal/certtest"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // TestConfig_ClosedByDefault wants an address that others can reach refused unless
@@ -115,4 +120,61 @@ func answer(t *testing.T, method, url, body, key string) int {
 	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode
+}
+
+// TestProgram_ClientCertificatesAndAudit starts a server that asks for certificates:
+// without one nothing is served, and with one the audit log and the lock's history say
+// whose it was.
+func TestProgram_ClientCertificatesAndAudit(t *testing.T) {
+	t.Parallel()
+	ca, dir := certtest.New(t), t.TempDir()
+	config := defaultConfig()
+	config.DataDir, config.AuditLog = filepath.Join(dir, "data"), filepath.Join(dir, "audit.log")
+	config.TLSCert, config.TLSKey = ca.Issue(certtest.Names{Common: "server"})
+	config.TLSClientCA = ca.CA()
+	program := launch(t, config)
+	program.awaitReady(t)
+	url := "https" + strings.TrimPrefix(program.url, "http")
+	client := func(certs ...tls.Certificate) *http.Client {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), Certificates: certs}}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	if resp, err := client().Get(url + "/readyz"); err == nil {
+		t.Errorf("without a certificate: %s", resp.Status)
+	}
+	alice := client(ca.Pair(certtest.Names{Common: "alice"}))
+	send := func(path, body string) (status int, hold wire.Hold) {
+		resp, err := alice.Post(url+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		_ = json.NewDecoder(resp.Body).Decode(&hold)
+		return resp.StatusCode, hold
+	}
+	status, hold := send("/v1/holds", `{"lock":"a","owner":"me"}`)
+	if status != http.StatusCreated {
+		t.Fatalf("acquire: %d", status)
+	}
+	if status, _ := send("/v1/break", fmt.Sprintf(`{"lock":"a","token":%d,"reason":"test"}`, hold.Token)); status != http.StatusOK {
+		t.Fatalf("break: %d", status)
+	}
+	if err := program.stop(); err != nil {
+		t.Fatal(err)
+	}
+	audit, err := os.ReadFile(config.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(audit)), "\n")
+	for i, what := range []string{"acquireHold", "breakHold"} {
+		var line struct{ Who, Certificate, What, Result string }
+		if len(lines) != 2 || json.Unmarshal([]byte(lines[i]), &line) != nil {
+			t.Fatalf("audit log %q", audit)
+		}
+		if line.Who != "alice" || line.Certificate != "alice" || line.What != what || line.Result != "ok" {
+			t.Errorf("audit line %+v", line)
+		}
+	}
 }
