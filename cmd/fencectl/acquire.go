@@ -31,9 +31,9 @@ func (q *queueFlags) acquire(cmd *cobra.Command, c *clientsdk.Client, lock strin
 	case q.try && q.wait != 0:
 		return nil, usage("--try and --wait exclude each other")
 	case q.wait < 0:
-		return nil, usage("--wait must not be negative, as %s is", q.wait)
+		return nil, outOfBounds("--wait must not be negative, as %s is", q.wait)
 	case q.ttl < clientsdk.MinTTL || q.ttl > clientsdk.MaxTTL || q.ttl%time.Millisecond != 0:
-		return nil, usage("--ttl must be %s to %s in whole milliseconds, not %s", clientsdk.MinTTL, clientsdk.MaxTTL, q.ttl)
+		return nil, outOfBounds("--ttl must be %s to %s in whole milliseconds, not %s", clientsdk.MinTTL, clientsdk.MaxTTL, q.ttl)
 	}
 	opts := &clientsdk.AcquireOptions{Owner: q.owner, TTL: q.ttl, Wait: q.wait, PerHold: true}
 	if q.try || cmd.Flags().Changed("wait") && q.wait == 0 {

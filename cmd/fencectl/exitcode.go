@@ -47,10 +47,23 @@ func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
 }
 
-// usageError is a fault of the command line.
-type usageError struct{ error }
+// usageError is a fault of the command line. Where the server would refuse the same, it
+// has the code of that.
+type usageError struct {
+	error
+	code apierr.Code
+}
 
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// Code returns malformed, or out_of_bounds for a value that is.
+func (e usageError) Code() apierr.Code { return e.code }
+
+func usage(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...), apierr.Malformed}
+}
+
+func outOfBounds(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...), apierr.OutOfBounds}
+}
 
 // exitError is an error that no code of the API stands for, with its exit code and the
 // next thing to try, which may be empty.
@@ -66,6 +79,7 @@ func (e *exitError) Unwrap() error { return e.error }
 func exitCode(err error) int {
 	var u usageError
 	var own *exitError
+	var api *clientsdk.APIError
 	switch {
 	case err == nil:
 		return 0
@@ -73,6 +87,8 @@ func exitCode(err error) int {
 		return apierr.ExitUsage
 	case errors.As(err, &own):
 		return own.exit
+	case errors.As(err, &api): // its code, also where it was repeated in vain
+		return api.Code().Info().Exit
 	case errors.Is(err, clientsdk.ErrUnavailable):
 		return apierr.ExitUnreachable
 	case errors.Is(err, context.Canceled):
@@ -116,7 +132,7 @@ var hints = map[apierr.Code]string{
 // fail prints err as one line and returns its exit code.
 func (a *app) fail(err error) int {
 	if !a.started {
-		err = usageError{err}
+		err = usage("%w", err)
 	}
 	code := exitCode(err)
 	if a.output == "json" {

@@ -78,9 +78,9 @@ another (or --conflict-exit-code); 76 when the lock was lost while the command r
 func (f *runFlags) validate() error {
 	switch {
 	case f.grace < 0 || f.grace > f.ttl/3:
-		return usage("--grace must be 0 to a third of the TTL of %s, not %s", f.ttl, f.grace)
+		return outOfBounds("--grace must be 0 to a third of the TTL of %s, not %s", f.ttl, f.grace)
 	case f.conflictExit < 0 || f.conflictExit > 255:
-		return usage("--conflict-exit-code must be 0 to 255, not %d", f.conflictExit)
+		return outOfBounds("--conflict-exit-code must be 0 to 255, not %d", f.conflictExit)
 	}
 	return nil
 }
