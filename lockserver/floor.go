@@ -43,8 +43,15 @@ func (s *Server) closeLocked(reason string) {
 	signal(s.tellClosed)
 }
 
-// openLocked lifts the closure after the floor was raised.
-func (s *Server) openLocked() {
+// openLocked lifts the closure after the floor was raised at rev, if it was raised
+// far enough: a raise through a server that had seen less than this one was not.
+func (s *Server) openLocked(rev int64) {
+	now := s.mirror.base + rev
+	if highest := s.highestLocked(); highest > now {
+		s.mirror.closed = ""
+		s.closeLocked(s.belowIssued(now, highest))
+		return
+	}
 	if s.mirror.closed == "" {
 		return
 	}
@@ -57,12 +64,12 @@ func (s *Server) openLocked() {
 
 // setBase takes a new base from the store. Only a raise makes it higher; one that
 // falls is a rollback.
-func (s *Server) setBase(base int64) {
+func (s *Server) setBase(base, rev int64) {
 	was := s.mirror.base
 	s.mirror.base = base
 	switch {
 	case base > was && s.mirror.complete:
-		s.openLocked()
+		s.openLocked(rev)
 	case base < was:
 		s.closeLocked(fmt.Sprintf("the base of the store fell from %d to %d", was, base))
 	}
@@ -99,8 +106,20 @@ func (s *Server) compareIssued(rev int64) {
 	case s.issued.closed:
 		s.closeLocked("it was closed when the server stopped")
 	case s.issued.highest > now:
-		s.closeLocked(fmt.Sprintf("the store is at token %d, below %d, which was issued before", now, s.issued.highest))
+		s.closeLocked(s.belowIssued(now, s.issued.highest))
 	}
+}
+
+func (s *Server) belowIssued(now, highest int64) string {
+	return fmt.Sprintf("the store is at token %d, below %d, which server %s knows to have been issued before", now, highest, s.config.Name)
+}
+
+// highestLocked returns the highest token that this server's file knows of.
+func (s *Server) highestLocked() int64 {
+	if s.issued == nil {
+		return 0
+	}
+	return s.issued.highest
 }
 
 // keepIssued syncs the issued-token file and tells the other servers of a closure,
@@ -125,75 +144,111 @@ func (s *Server) keepIssued(ctx context.Context) {
 	}
 }
 
-// putClosed writes the reason into the store, unless the floor has been raised
-// since. Where that fails this server stays closed by itself.
+// putClosed writes why granting is closed and the highest token that is known to
+// have been issued into the store, unless the floor has been raised since or the
+// store knows of a higher one. Where that fails this server stays closed by itself.
 func (s *Server) putClosed(ctx context.Context) {
 	s.mu.Lock()
-	reason, base := s.mirror.closed, s.mirror.base
+	c := closure{Version: formatVersion, Highest: s.highestLocked(), Reason: s.mirror.closed}
+	told, base := s.mirror.told, s.mirror.base
 	s.mu.Unlock()
-	if reason == "" {
+	if c.Reason == "" || told >= c.Highest {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	tell := s.store.client.Txn(ctx).If(s.baseIs(base)).Then(clientv3.OpPut(s.keys.closed(), reason))
+	tell := s.store.client.Txn(ctx).If(s.baseIs(base)).Then(clientv3.OpPut(s.keys.closed(), string(c.encode())))
 	if _, err := tell.Commit(); err != nil {
 		s.log.Error("the other servers were not told that granting is closed", "error", err)
 	}
 }
 
+// seeClosed takes a closure from the store. Two servers that close at the same time
+// may overwrite each other: the one that knows of the higher token writes again.
+func (s *Server) seeClosed(value []byte) {
+	c := decodeClosure(value)
+	s.mirror.told = c.Highest
+	s.closeLocked(c.Reason)
+	if s.highestLocked() > c.Highest {
+		signal(s.tellClosed)
+	}
+}
+
 // RaiseFloor makes every token to come higher than above, than every token that
-// this server knows to have been issued, and than the store's present one. It ends
-// all holds and sessions in the same step and opens granting where it was closed.
-// It works on a closed server. It returns the new base. Errors: code out_of_bounds
-// where the base would pass 2^52, holder_changed where another raise came between,
-// no_quorum and outcome_unknown.
+// this server, or one that closed granting, knows to have been issued, and than the
+// store's present one. It ends all holds and sessions in the same step and opens
+// granting where it was closed; a server that was away meanwhile and knows of a
+// higher token closes it again. It works on a closed server. It returns the new
+// base. Errors: code out_of_bounds where the base would pass 2^52, holder_changed
+// where another raise came between, no_quorum and outcome_unknown.
 func (s *Server) RaiseFloor(ctx context.Context, above tokens.Token) (base int64, err error) {
 	if above < 0 || above > maxBase {
 		return 0, apierr.Bounds("above", fmt.Sprintf("0 to %d", int64(maxBase)))
 	}
-	old, rev, err := s.readBase(ctx)
-	if err != nil {
-		return 0, err
+	for range maxRaises {
+		old, err := s.readFloor(ctx)
+		if err != nil {
+			return 0, err
+		}
+		base = s.raised(old, int64(above))
+		if base > maxBase {
+			return 0, apierr.Bounds("above", fmt.Sprintf("low enough for a base of at most %d", int64(maxBase)))
+		}
+		done, err := s.commitBase(ctx, old, base)
+		if err != nil || done {
+			return base, err
+		}
 	}
-	base = s.raised(old, rev, int64(above))
-	if base > maxBase {
-		return 0, apierr.Bounds("above", fmt.Sprintf("low enough for a base of at most %d", int64(maxBase)))
-	}
-	return base, s.commitBase(ctx, old, base)
+	return 0, apierr.New(apierr.HolderChanged, "the floor was raised, or closed, by another call; look at the status and repeat if needed")
+}
+
+// maxRaises bounds how often a raise begins anew: each server that closes granting
+// may come between once.
+const maxRaises = 8
+
+// floor is what the store says about tokens.
+type floor struct {
+	base, rev int64
+	highest   int64 // of the closure, 0 where granting is open
+	closedRev int64 // when the closure was written
 }
 
 // raised returns the lowest base that is above the old one and puts all tokens to
 // come above every one issued.
-func (s *Server) raised(old, rev, above int64) int64 {
+func (s *Server) raised(old floor, above int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	highest := max(above, s.mirror.base+s.mirror.rev, old+rev)
-	if s.issued != nil {
-		highest = max(highest, s.issued.highest)
-	}
-	return max(old+1, highest-rev)
+	highest := max(above, s.mirror.base+s.mirror.rev, old.base+old.rev, old.highest, s.highestLocked())
+	return max(old.base+1, highest-old.rev)
 }
 
-func (s *Server) readBase(ctx context.Context) (base, rev int64, err error) {
+func (s *Server) readFloor(ctx context.Context) (floor, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	resp, err := s.store.client.Get(ctx, s.keys.base())
+	resp, err := s.store.client.Txn(ctx).Then(clientv3.OpGet(s.keys.base()), clientv3.OpGet(s.keys.closed())).Commit()
 	if err != nil {
-		return 0, 0, unavailable(err)
+		return floor{}, unavailable(err)
 	}
-	if len(resp.Kvs) > 0 {
-		if base, err = strconv.ParseInt(string(resp.Kvs[0].Value), 10, 64); err != nil {
-			return 0, 0, &apierr.Error{ErrCode: apierr.Internal, Detail: "the base in the store is no number", Cause: err}
+	f := floor{rev: resp.Header.Revision}
+	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+		if f.base, err = strconv.ParseInt(string(kv.Value), 10, 64); err != nil {
+			return floor{}, &apierr.Error{ErrCode: apierr.Internal, Detail: "the base in the store is no number", Cause: err}
 		}
 	}
-	return base, resp.Header.Revision, nil
+	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
+		f.highest, f.closedRev = decodeClosure(kv.Value).Highest, kv.ModRevision
+	}
+	return f, nil
 }
 
-func (s *Server) commitBase(ctx context.Context, old, base int64) error {
+// commitBase writes the base where the floor is still the old one; false says that
+// it is not.
+func (s *Server) commitBase(ctx context.Context, old floor, base int64) (done bool, err error) {
 	writeCtx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	resp, err := s.store.client.Txn(writeCtx).If(s.baseIs(old)).Then(
+	resp, err := s.store.client.Txn(writeCtx).If(
+		s.baseIs(old.base), clientv3.Compare(clientv3.ModRevision(s.keys.closed()), "=", old.closedRev),
+	).Then(
 		clientv3.OpDelete(s.keys.holds(), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.sessions(), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.closed()),
@@ -201,13 +256,13 @@ func (s *Server) commitBase(ctx context.Context, old, base int64) error {
 	).Commit()
 	switch {
 	case err != nil && refused(err):
-		return unavailable(err)
+		return false, unavailable(err)
 	case err != nil:
-		return outcomeUnknown(err)
+		return false, outcomeUnknown(err)
 	case !resp.Succeeded:
-		return apierr.New(apierr.HolderChanged, "the floor was raised by another call; look at the status and repeat if needed")
+		return false, nil
 	}
-	return s.baseSeen(ctx, base)
+	return true, s.baseSeen(ctx, base)
 }
 
 // baseIs compares the base in the store; 0 is a base that was never raised.

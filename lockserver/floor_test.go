@@ -1,9 +1,12 @@
 package lockserver_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/etcdtest"
@@ -163,5 +166,62 @@ func TestFloor_ABadFileIsRefused(t *testing.T) {
 	}
 	if err := s.Run(t.Context()); err == nil {
 		t.Fatal("a file that this server did not write was taken")
+	}
+}
+
+// TestFloor_ARaiseGoesAboveWhatEveryServerIssued raises a wiped store through the
+// server that has seen the least, with and without the other one there to object.
+func TestFloor_ARaiseGoesAboveWhatEveryServerIssued(t *testing.T) {
+	t.Parallel()
+	store := etcdtest.NodeAt(t, filepath.Join(t.TempDir(), "data")).Client()
+	dir := t.TempDir()
+	run := func(name string) (*lockserver.Server, func()) {
+		return etcdtest.Run(t, lockserver.Config{
+			Client: store, Managed: true, Name: name, IssuedFile: filepath.Join(dir, name),
+		})
+	}
+	_, stopLow := run("low")
+	stopLow()
+	high, stopHigh := run("high")
+	var highest tokens.Token
+	for range 20 {
+		h := mustAcquire(t, high, try("a"))
+		mustRelease(t, high, h)
+		highest = h.Token
+	}
+	stopHigh()
+
+	store = etcdtest.NodeAt(t, filepath.Join(t.TempDir(), "wiped")).Client()
+	low, stopLow := run("low")
+	if _, err := low.RaiseFloor(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	high, stopHigh = run("high")
+	wantCode(t, high.Ready(), apierr.TokenFloor)
+	waitClosed(t, low)
+	if _, err := low.RaiseFloor(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*lockserver.Server{low, high} {
+		h := mustAcquire(t, s, try("a"))
+		if h.Token <= highest {
+			t.Fatalf("token %d after %d", h.Token, highest)
+		}
+		mustRelease(t, s, h)
+	}
+	stopLow()
+	stopHigh()
+}
+
+// waitClosed waits until another server's closure has arrived.
+func waitClosed(t *testing.T, s *lockserver.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for apierr.CodeOf(s.Ready()) != apierr.TokenFloor {
+		if ctx.Err() != nil {
+			t.Fatal("the server is still open")
+		}
+		runtime.Gosched()
 	}
 }

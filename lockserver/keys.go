@@ -183,3 +183,29 @@ func decodeEnds(value []byte) (map[queue.Ref]endEntry, error) {
 	}
 	return entries, nil
 }
+
+// closure is the value of the closed key: why granting is closed, and the highest
+// token that the servers which closed it know to have been issued. A raise through
+// any of them goes above it.
+type closure struct {
+	Version int    `json:"v"`
+	Highest int64  `json:"h"`
+	Reason  string `json:"w"`
+}
+
+func (c closure) encode() []byte {
+	value, err := json.Marshal(c)
+	if err != nil {
+		panic("lockserver: a plain closure must encode: " + err.Error())
+	}
+	return value
+}
+
+// decodeClosure reads a closure. One that cannot be read closes too.
+func decodeClosure(value []byte) closure {
+	var c closure
+	if err := decodeValue(value, &c, &c.Version); err != nil || c.Reason == "" {
+		c.Reason = "another server closed it and the reason cannot be read"
+	}
+	return c
+}

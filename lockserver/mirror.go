@@ -35,6 +35,7 @@ type mirrorState struct {
 	base     int64
 	cluster  string
 	closed   string // why granting is closed, "" when it is open
+	told     int64  // the highest token of the store's closure, notTold where there is none
 	err      error  // why the store could not be read
 	quorum   error  // why the store did not answer last
 	badKeys  int
@@ -44,6 +45,9 @@ type mirrorState struct {
 
 	stopWatch context.CancelFunc // makes follow read the store anew
 }
+
+// notTold is below every highest token.
+const notTold = -1
 
 // revisionWait is an answer that waits until the mirror has reached its revision.
 type revisionWait struct {
@@ -171,7 +175,7 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 	defer s.mu.Unlock()
 	before := s.mirror
 	gap := before.complete && rev != before.rev
-	s.mirror.rev, s.mirror.base = rev, 0
+	s.mirror.rev, s.mirror.base, s.mirror.told = rev, 0, notTold
 	r := &revision{server: s, rev: rev, listed: true}
 	seen := make(map[queue.Ref]bool, len(kvs))
 	sort.Slice(kvs, func(i, j int) bool { return kvs[i].CreateRevision < kvs[j].CreateRevision })
@@ -228,7 +232,7 @@ func (s *Server) judge(before mirrorState, rev int64) {
 		s.closeLocked(fmt.Sprintf("the store is at revision %d with base %d, after revision %d with base %d had been seen",
 			rev, s.mirror.base, before.rev, before.base))
 	case s.mirror.base > before.base:
-		s.openLocked()
+		s.openLocked(rev)
 	}
 }
 
@@ -322,13 +326,13 @@ func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
 			if r.listed {
 				s.mirror.base = base // judge compares it as a whole
 			} else {
-				s.setBase(base)
+				s.setBase(base, r.rev)
 			}
 		}
 	case clusterKey:
 		s.mirror.cluster = string(kv.Value)
 	case closedKey:
-		s.closeLocked(string(kv.Value))
+		s.seeClosed(kv.Value)
 	case restoredKey:
 	default:
 		err = errors.New("the key is of no known kind")
@@ -346,7 +350,9 @@ func (r *revision) del(kind keyKind, ref queue.Ref) {
 	case sessionKey:
 		r.endedSessions = append(r.endedSessions, ref)
 	case baseKey:
-		r.server.setBase(0)
+		r.server.setBase(0, r.rev)
+	case closedKey:
+		r.server.mirror.told = notTold
 	}
 }
 

@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// expiryBatch and expiryPause pace the deletes of holds that expire together:
-	// the grant path must not feel them.
-	expiryBatch = 64
-	expiryPause = 5 * time.Millisecond
+	// expiryBatch, expiryPause and expiryFlights pace the deletes of holds that
+	// expire together: the grant path must not feel them.
+	expiryBatch   = 64
+	expiryPause   = 8 * time.Millisecond
+	expiryFlights = 1
 	// renewers bounds the keep-alives of waiting holds that run at once.
 	renewers = 32
 )
@@ -208,15 +209,26 @@ func (s *Server) keepAlive(ctx context.Context, l *local) (time.Time, error) {
 	return now, err
 }
 
-// runExpire deletes holds that are past their deadline, in paced batches.
+// runExpire deletes holds that are past their deadline, in paced batches. It waits
+// for a batch only when expiryFlights later ones are on their way.
 func (t *timers) runExpire(ctx context.Context) {
+	var open [][]*deletion
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.dueKick:
 		}
-		for t.expireBatch(ctx) {
+		for more := true; more; {
+			var batch []*local
+			batch, more = t.takeDue()
+			open = append(open, t.server.expire(ctx, batch))
+			if len(open) > expiryFlights {
+				if !answered(ctx, open[0]) {
+					return
+				}
+				open = open[1:]
+			}
 			select {
 			case <-ctx.Done():
 				return
@@ -226,33 +238,36 @@ func (t *timers) runExpire(ctx context.Context) {
 	}
 }
 
-// expireBatch ends the next holds that are due, waits until the store has taken
-// them, and reports whether more are due.
-func (t *timers) expireBatch(ctx context.Context) bool {
-	s := t.server
-	s.mu.Lock()
-	batch := t.due[:min(len(t.due), expiryBatch)]
-	t.due = t.due[len(batch):]
-	more := len(t.due) > 0
-	if !more {
-		t.due = nil
-	}
-	s.mu.Unlock()
-	if !s.config.Alone {
-		s.askRenewed(ctx, batch)
-	}
-	for _, d := range s.expire(batch) {
+// answered waits until the store has taken the deletions; false says that ctx has
+// ended before.
+func answered(ctx context.Context, deletions []*deletion) bool {
+	for _, d := range deletions {
 		select {
 		case <-d.done:
 		case <-ctx.Done():
 			return false
 		}
 	}
-	return more
+	return true
+}
+
+// takeDue returns the next holds that are due, and whether there are more.
+func (t *timers) takeDue() (batch []*local, more bool) {
+	t.server.mu.Lock()
+	defer t.server.mu.Unlock()
+	n := min(len(t.due), expiryBatch)
+	batch, t.due = t.due[:n:n], t.due[n:]
+	if len(t.due) == 0 {
+		t.due = nil
+	}
+	return batch, t.due != nil
 }
 
 // expire sends the deletes of those holds that are still past their deadline.
-func (s *Server) expire(batch []*local) []*deletion {
+func (s *Server) expire(ctx context.Context, batch []*local) []*deletion {
+	if !s.config.Alone {
+		s.askRenewed(ctx, batch)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var sent []*deletion
