@@ -24,7 +24,8 @@ var (
 	// It comes as a [*LostError].
 	ErrLost = errors.New("hold is lost")
 
-	// ErrReleased: the hold was released by this process.
+	// ErrReleased: the hold was released by this process. Work that still runs under
+	// its context should have ended before the release.
 	ErrReleased = errors.New("hold is released")
 
 	// ErrUnavailable: no server gave a usable answer in time. Ask [OutcomeKnown]
@@ -32,7 +33,8 @@ var (
 	// removes by itself.
 	ErrUnavailable = errors.New("no server is available")
 
-	// ErrClosed: the client was closed.
+	// ErrClosed: the client was closed, and its holds with it. Make a new client, or
+	// close it later: it is the last thing that a program does.
 	ErrClosed = errors.New("client is closed")
 )
 

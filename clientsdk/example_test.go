@@ -37,6 +37,19 @@ func Example() {
 	// <nil>
 }
 
+func ExampleClient_Do() {
+	client, srv := exampleClient()
+	defer srv.Close()
+	defer client.Close()
+
+	// The lock is released when the function returns, also by a panic.
+	err := client.Do(context.Background(), "jobs/nightly", func(ctx context.Context) error {
+		return errors.New("no space left")
+	})
+	fmt.Println(err, srv.Live("jobs/nightly"))
+	// Output: no space left 0
+}
+
 func ExampleClient_Acquire() {
 	client, srv := exampleClient()
 	defer srv.Close()
@@ -143,4 +156,56 @@ func ExampleClient_Break() {
 	// Output:
 	// <nil>
 	// true
+}
+
+func ExampleHold_Release() {
+	client, srv := exampleClient()
+	defer srv.Close()
+	defer client.Close()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	hold, _ := client.Acquire(ctx, "jobs/nightly", nil)
+	cancel() // a release has a time of its own: a context that is over does not keep it
+
+	fmt.Println(hold.Release(ctx), hold.Release(ctx)) // twice is harmless
+	// Output: <nil> <nil>
+}
+
+func ExampleClient_Events() {
+	client, srv := exampleClient()
+	defer srv.Close()
+	defer client.Close()
+	ctx := context.Background()
+
+	hold, _ := client.Acquire(ctx, "orders/42", &clientsdk.AcquireOptions{Owner: "worker 1"})
+	hold.Release(ctx)
+
+	// After is the last event seen; without it the stream begins now.
+	for ev, err := range client.Events(ctx, &clientsdk.EventsOptions{Prefix: "orders/", After: "1.0"}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(ev.Kind, ev.Lock, ev.Owner)
+		if ev.Kind == "released" {
+			break
+		}
+	}
+	// Output:
+	// granted orders/42 worker 1
+	// released orders/42 worker 1
+}
+
+func ExampleClient_Lock() {
+	client, srv := exampleClient()
+	defer srv.Close()
+	defer client.Close()
+	ctx := context.Background()
+
+	hold, _ := client.Acquire(ctx, "orders/42", &clientsdk.AcquireOptions{Owner: "worker 1"})
+	defer hold.Release(ctx)
+
+	info, err := client.Lock(ctx, "orders/42")
+	fmt.Println(info.State, info.Holder.Owner, info.Holder.Token == hold.Token(), info.Waiters, err)
+	// Output: held worker 1 true 0 <nil>
 }

@@ -61,13 +61,21 @@ type holdContext struct {
 }
 
 func (c *holdContext) Err() error {
-	c.h.lease.expired()
+	c.h.look()
 	return c.Context.Err()
 }
 
 func (c *holdContext) Done() <-chan struct{} {
-	c.h.lease.expired()
+	c.h.look()
 	return c.Context.Done()
+}
+
+// look ends the hold where its lease is over. Whoever has ended the lease may not have
+// come to this hold yet, and who asks must not be told that all is well meanwhile.
+func (h *Hold) look() {
+	if h.lease.expired() {
+		h.finish(h.lease.why(h))
+	}
 }
 
 // ID returns the secret id: whoever has it can renew and release the hold. Log
@@ -99,14 +107,14 @@ func (h *Hold) Context() context.Context { return h.ctx }
 
 // Done returns a channel that is closed when the hold has ended.
 func (h *Hold) Done() <-chan struct{} {
-	h.lease.expired()
+	h.look()
 	return h.done
 }
 
 // Err returns nil while the hold is held, then a [*LostError], [ErrReleased] or
 // [ErrClosed].
 func (h *Hold) Err() error {
-	h.lease.expired()
+	h.look()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err
@@ -147,7 +155,7 @@ func (h *Hold) Release(ctx context.Context) error {
 }
 
 func (h *Hold) doRelease(ctx context.Context) error {
-	h.lease.expired()
+	h.look()
 	h.finish(ErrReleased)
 	h.drop()
 	err := h.Err()
@@ -202,18 +210,19 @@ func (c *Client) deleteHold(ctx context.Context, lock, id string) error {
 	return err
 }
 
-// finish ends the hold; only the first cause counts.
+// finish ends the hold; only the first cause counts. When it returns, whoever ended the
+// hold, Err, Context and Done all tell of the end. The mutex is held meanwhile: ending
+// the context may ask that of an outer hold for its end, and takes that one's mutex.
 func (h *Hold) finish(cause error) {
 	h.mu.Lock()
-	if h.err != nil {
-		h.mu.Unlock()
-		return
+	first := h.err == nil
+	if first {
+		h.err = cause
+		h.cancel(cause)
+		close(h.done)
 	}
-	h.err = cause
-	close(h.done)
 	h.mu.Unlock()
-	h.cancel(cause)
-	if errors.Is(cause, ErrLost) {
+	if first && errors.Is(cause, ErrLost) {
 		h.c.log.Warn("lock lost", "hold", h, "err", cause)
 	}
 }

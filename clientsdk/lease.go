@@ -28,8 +28,9 @@ const (
 //	    |
 //	    +--- deadline passed | gone | released | closed ---> over
 //
-// The mutexes of client, lease and hold are never held together; session.mu may be
-// held while lease.mu is taken.
+// The mutexes of client and lease are never held while another is taken; session.mu may
+// be held while lease.mu is taken, and that of a hold while those of a hold around it
+// and of its lease are.
 type lease struct {
 	c   *Client
 	ttl time.Duration
@@ -45,6 +46,7 @@ type lease struct {
 	confirmed clock.Instant // sending of the last request that confirmed it
 	until     clock.Instant // deadline: a margin before it can have ended
 	over      bool
+	cause     func(*Hold) error // why it is over
 	stop      context.CancelFunc
 	holds     map[string]*Hold // by ref
 }
@@ -120,6 +122,14 @@ func (l *lease) left() time.Duration {
 	return l.c.t.now().Until(l.until)
 }
 
+// why is the cause of h's end; the lease must be over.
+func (l *lease) why(h *Hold) error {
+	l.mu.Lock()
+	cause := l.cause
+	l.mu.Unlock()
+	return cause(h)
+}
+
 func (l *lease) lose(r Reason) {
 	l.finish(func(h *Hold) error { return h.lostError(r) })
 }
@@ -131,7 +141,7 @@ func (l *lease) finish(cause func(*Hold) error) {
 		l.mu.Unlock()
 		return
 	}
-	l.over = true
+	l.over, l.cause = true, cause
 	l.stop()
 	holds := l.holds
 	l.holds = nil

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestReal(t *testing.T) {
 	t.Run("a proxy that cuts after 3s", func(t *testing.T) { t.Parallel(); realCuttingProxy(t, srv) })
 	t.Run("a partition", func(t *testing.T) { t.Parallel(); realPartition(t, srv) })
 	t.Run("a dead connection", func(t *testing.T) { t.Parallel(); realDeadConnection(t, srv) })
+	t.Run("bad answers", func(t *testing.T) { t.Parallel(); realBadAnswers(t, srv) })
 	t.Run("a hundred waits", func(t *testing.T) { t.Parallel(); realHundredWaits(t, srv) })
 	t.Run("events", func(t *testing.T) { t.Parallel(); realEvents(t, srv) })
 	t.Run("a frozen holder", func(t *testing.T) { t.Parallel(); realFrozenHolder(t, srv) })
@@ -268,6 +270,49 @@ func realDeadConnection(t *testing.T, srv *sdktest.Process) {
 		}
 		b.proxy.Partition(false)
 	})
+}
+
+// Answers to renewals that are none, two of three, do not lose a lock; and when none of
+// them is one any more, they do not keep it.
+func realBadAnswers(t *testing.T, srv *sdktest.Process) {
+	for name, fault := range map[string]faultproxy.Fault{
+		"500":          {Status: 500, Body: "oops"},
+		"bad gateway":  {Status: 502, Body: "<html>"},
+		"empty 200":    {Status: 200},
+		"garbage":      {Status: 200, Body: "<html>"},
+		"another hold": {Status: 200, Body: `{"ref":"other","lock":"l","state":"held","token":7,"ttl_ms":2000,"expires_in_ms":2000,"live":[]}`},
+		"no answer":    {DropAnswer: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bothLeases(t, func(t *testing.T, opts *clientsdk.AcquireOptions) {
+				b := realSetup(t, srv)
+				var n, all atomic.Int64
+				b.proxy.Decide(func(r *http.Request) faultproxy.Fault {
+					if strings.HasSuffix(r.URL.Path, "/renew") && (n.Add(1)%3 != 0 || all.Load() == 1) {
+						return fault
+					}
+					return faultproxy.Fault{}
+				})
+				h, err := b.client.Acquire(context.Background(), t.Name(), opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-h.Done():
+					t.Fatalf("lost by answers that are none: %v", h.Err())
+				case <-time.After(2 * shortTTL): // renewals must go on
+				}
+				if name == "no answer" { // the effect happens: the lease is kept, and nobody here can know
+					h.Release(context.Background())
+					return
+				}
+				all.Store(1)
+				<-h.Done()
+				wantLost(t, h, clientsdk.LostExpired)
+			})
+		})
+	}
 }
 
 func realHundredWaits(t *testing.T, srv *sdktest.Process) {

@@ -9,6 +9,7 @@
 //	client, err := clientsdk.New(srv.Config())
 //	...
 //	srv.Expire("jobs/nightly")                                // the holder is paused too long
+//	srv.Supersede("jobs/nightly")                             // and another had the lock since: its token is stale
 //	srv.Break("jobs/nightly", "stuck")                        // a person ends the hold
 //	srv.On(sdktest.Renew, sdktest.Fault{DropAnswer: true})    // the effect happens, the answer is lost
 //	srv.On(sdktest.Acquire, sdktest.Fault{Code: "no_quorum"}) // the server refuses

@@ -133,6 +133,27 @@ func (s *Server) endHolder(lock, how, reason string) bool {
 	return h != nil
 }
 
+// Supersede makes the token of lock's holder stale: its lease runs out, and who waits
+// gets the lock, or else somebody who releases it at once. It returns the token of that
+// one, which a store under test should have seen, and false where there was no holder.
+// The old holder finds out at its next renewal.
+func (s *Server) Supersede(lock string) (tokens.Token, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.holder(lock)
+	if old == nil {
+		return 0, false
+	}
+	s.end(old, "expired", "")
+	if q := s.queues[lock]; len(q) > 0 {
+		return q[0].token, true
+	}
+	h := &hold{id: newID(), lock: lock, owner: "somebody else", ttl: old.ttl, held: true}
+	s.put(h)
+	s.end(h, "released", "")
+	return h.token, true
+}
+
 // EndSessions ends all sessions as if their leases had run out, and their holds with
 // them.
 func (s *Server) EndSessions() {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -106,6 +107,28 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
+}
+
+// sdkMay is all that the SDK is made of, beside the standard library: who imports it
+// gets no more than that.
+var sdkMay = []string{"clientsdk/internal/clock", "tokens", "internal/apierr", "internal/wire"}
+
+func TestTheSDKIsSmall(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if p.room() != "clientsdk" {
+			continue
+		}
+		for _, dep := range p.Deps {
+			room, ours := strings.CutPrefix(dep, module+"/")
+			foreign := strings.Contains(strings.SplitN(dep, "/", 2)[0], ".")
+			if ours && !slices.Contains(sdkMay, room) || foreign && !ours {
+				t.Errorf("clientsdk reaches %s", dep)
+			}
+		}
+		return
+	}
+	t.Error("there is no package clientsdk")
 }
 
 func anyWithin(room string, rooms []string) bool {
