@@ -11,7 +11,7 @@ import (
 // them back: the fault that a proxy on the way would be.
 type faulty struct {
 	mu    sync.Mutex
-	txn   func(*clientv3.TxnResponse, error) (*clientv3.TxnResponse, error)
+	write func(*clientv3.TxnResponse, error) (*clientv3.TxnResponse, error)
 	alive func()
 }
 
@@ -23,11 +23,12 @@ func spoil(client *clientv3.Client) *faulty {
 	return f
 }
 
-// onTxn makes every transaction's answer pass through fault; nil heals.
-func (f *faulty) onTxn(fault func(*clientv3.TxnResponse, error) (*clientv3.TxnResponse, error)) {
+// onWrite makes the answer of every transaction and put pass through fault; nil
+// heals.
+func (f *faulty) onWrite(fault func(*clientv3.TxnResponse, error) (*clientv3.TxnResponse, error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.txn = fault
+	f.write = fault
 }
 
 // onKeepAlive calls fault before a keep-alive's answer is returned.
@@ -57,9 +58,25 @@ func (t *faultyTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.txn = t.txn.Else(o
 
 func (t *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
 	resp, err := t.txn.Commit()
-	t.faults.mu.Lock()
-	fault := t.faults.txn
-	t.faults.mu.Unlock()
+	return t.faults.answer(resp, err)
+}
+
+func (k *faultyKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	resp, err := k.KV.Put(ctx, key, value, opts...)
+	answer := &clientv3.TxnResponse{Succeeded: err == nil}
+	if err == nil {
+		answer.Header = resp.Header
+	}
+	if _, err = k.faults.answer(answer, err); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (f *faulty) answer(resp *clientv3.TxnResponse, err error) (*clientv3.TxnResponse, error) {
+	f.mu.Lock()
+	fault := f.write
+	f.mu.Unlock()
 	if fault != nil {
 		return fault(resp, err)
 	}

@@ -160,9 +160,9 @@ func TestR8_AnAbandonedPutIsDeletedOnSight(t *testing.T) {
 	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
 	sub := subscribe(t, s)
 	for range 20 {
-		faults.onTxn(lose)
+		faults.onWrite(lose)
 		h, err := s.Acquire(t.Context(), try("a")) // the event may come before the lost answer
-		faults.onTxn(nil)
+		faults.onWrite(nil)
 		if err != nil {
 			wantCode(t, err, apierr.OutcomeUnknown)
 		}
@@ -188,9 +188,9 @@ func TestR8_ARepeatFindsTheHoldWhoseAnswerWasLost(t *testing.T) {
 	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
 	req := try("a")
 	req.IdempotencyKey = "0190b2a3111172228333444455556666"
-	faults.onTxn(lose)
+	faults.onWrite(lose)
 	first, err := s.Acquire(t.Context(), req)
-	faults.onTxn(nil)
+	faults.onWrite(nil)
 	if err != nil {
 		wantCode(t, err, apierr.OutcomeUnknown)
 	}
@@ -210,10 +210,10 @@ func TestR8_AReleaseWhoseAnswerIsLostGoesOn(t *testing.T) {
 	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
 	sub := subscribe(t, s)
 	h := mustAcquire(t, s, try("a"))
-	faults.onTxn(lose)
+	faults.onWrite(lose)
 	wantCode(t, s.Release(t.Context(), h.ID), apierr.OutcomeUnknown)
 	nextEvent(t, sub, lockserver.EventReleased)
-	faults.onTxn(nil)
+	faults.onWrite(nil)
 	mustRelease(t, s, h) // the repeat is told that it was released
 	mustAcquire(t, s, try("a"))
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/fenced/fenced/internal/etcdversion"
 )
 
-func TestCheck(t *testing.T) {
+// TestR14_OldEtcdIsRefused holds rule R14 of lockserver/DESIGN.md.
+func TestR14_OldEtcdIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"3.6.9", "3.6.16", "3.7.1", "3.7.3", "3.8.0-alpha.0", "4.0.0"} {
 		if err := etcdversion.Check(good); err != nil {
