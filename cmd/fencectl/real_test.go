@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,38 +22,56 @@ var rounds = flag.Int("rounds", 3, "how often each fault of TestRun_Real is trie
 // its command runs. The second must not be granted while that command runs.
 func TestRun_Real(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(*sdktest.Process, *faultproxy.Proxy) (mend func()){
-		"partition without reset": func(_ *sdktest.Process, p *faultproxy.Proxy) func() {
+	for name, fault := range map[string]realFault{
+		"partition without reset": func(_ *sdktest.Process, p *faultproxy.Proxy, _ *os.Process) func() {
 			p.Partition(true)
 			return func() { p.Partition(false) }
 		},
-		"500s": func(_ *sdktest.Process, p *faultproxy.Proxy) func() {
+		"500s": func(_ *sdktest.Process, p *faultproxy.Proxy, _ *os.Process) func() {
 			p.Decide(func(*http.Request) faultproxy.Fault { return faultproxy.Fault{Status: 500, Body: "oops"} })
 			return func() {}
 		},
-		"frozen server": func(s *sdktest.Process, _ *faultproxy.Proxy) func() {
+		"frozen server": func(s *sdktest.Process, _ *faultproxy.Proxy, _ *os.Process) func() {
 			s.Freeze()
 			time.Sleep(testTTL + time.Second) // the server is away for longer than the lease
 			s.Thaw()
 			return func() {}
 		},
-		"killed server": func(s *sdktest.Process, _ *faultproxy.Proxy) func() {
+		"killed server": func(s *sdktest.Process, _ *faultproxy.Proxy, _ *os.Process) func() {
 			s.Kill()
 			time.Sleep(testTTL + time.Second) // as above; a server that is back sooner keeps the hold
 			s.Restart()
+			return func() {}
+		},
+		"frozen fencectl": func(_ *sdktest.Process, _ *faultproxy.Proxy, fencectl *os.Process) func() {
+			fencectl.Signal(syscall.SIGSTOP)
+			return func() { fencectl.Signal(syscall.SIGCONT) }
+		},
+		killedFencectl: func(_ *sdktest.Process, _ *faultproxy.Proxy, fencectl *os.Process) func() {
+			fencectl.Kill()
 			return func() {}
 		},
 	} {
 		for round := range *rounds {
 			t.Run(fmt.Sprintf("%s/%d", name, round+1), func(t *testing.T) {
 				t.Parallel()
-				excluded(t, fault)
+				code := excluded(t, fault)
+				if code != apierr.ExitLost && name != killedFencectl {
+					t.Errorf("code %d, want %d", code, apierr.ExitLost)
+				}
 			})
 		}
 	}
 }
 
-func excluded(t *testing.T, fault func(*sdktest.Process, *faultproxy.Proxy) func()) {
+// realFault does harm while the first node's command runs; mend ends it.
+type realFault func(*sdktest.Process, *faultproxy.Proxy, *os.Process) (mend func())
+
+const killedFencectl = "killed fencectl"
+
+// excluded demands that the second node is granted the lock only when the first one's
+// command is dead, and returns the exit code of the first.
+func excluded(t *testing.T, fault realFault) (code int) {
 	srv := sdktest.Start(t, nil)
 	proxy, err := faultproxy.New(srv.URL())
 	if err != nil {
@@ -62,15 +82,13 @@ func excluded(t *testing.T, fault func(*sdktest.Process, *faultproxy.Proxy) func
 	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": proxy.URL()}}
 	first, pids := b.startRun(dir, true)
 	granted := second(t, srv, pids)
-	mend := fault(srv, proxy)
+	mend := fault(srv, proxy, first.Process)
 	if alive := <-granted; alive {
 		t.Error("the second node was granted the lock while the first one's command ran")
 	}
 	mend()
 	first.Wait()
-	if code := first.ProcessState.ExitCode(); code != apierr.ExitLost {
-		t.Errorf("code %d; stderr %q", code, first.err.String())
-	}
+	return first.ProcessState.ExitCode()
 }
 
 // second waits for the lock beside the first, straight from the server, and tells
