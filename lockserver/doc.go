@@ -77,7 +77,9 @@
 // A write whose answer is lost is of unknown outcome. Without an idempotency key
 // nobody can ask for such a hold again, so it is remembered as abandoned and
 // deleted on sight. With one, its id is derived from lock and key, every server
-// maps a repeat to the same hold, and no server reaps it on its own.
+// maps a repeat to the same hold, and it stands like any other place. So whatever
+// nobody asks for any more is gone after [PlaceTimeout] or TTL + 6 s, whichever is
+// later.
 //
 // # Places
 //

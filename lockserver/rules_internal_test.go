@@ -141,7 +141,11 @@ func TestR12_AWatchFarBehindIsLeftForAList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-w.again
+	select {
+	case <-w.again:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch goes on")
+	}
 	if _, err := late.Renew(t.Context(), h.ID); err != nil {
 		t.Fatalf("after the list: %v", err)
 	}

@@ -80,7 +80,7 @@ func (s *Server) CreateSession(ctx context.Context, owner string, ttl time.Durat
 		return nil, err
 	}
 	defer s.leave()
-	granted, err := s.leaseFor(ctx, leaseTTL(ttl))
+	granted, err := s.leaseFor(ctx, ttl)
 	if err != nil {
 		return nil, err
 	}
