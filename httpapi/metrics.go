@@ -116,7 +116,7 @@ var (
 		gauge("locks", "Locks in use.", func(s lockserver.Status) float64 { return float64(s.Locks) }),
 		gauge("sessions", "Live sessions.", func(s lockserver.Status) float64 { return float64(s.Sessions) }),
 		gauge("mirror_revision", "Revision of the store that this server has applied.", func(s lockserver.Status) float64 { return float64(s.Revision) }),
-		gauge("mirror_lag_seconds", "How long ago this server last heard from the store.", func(s lockserver.Status) float64 { return s.Lag.Seconds() }),
+		gauge("mirror_lag_seconds", "How long the oldest answer has waited for this server to see its own write; 0 where none waits.", func(s lockserver.Status) float64 { return s.Lag.Seconds() }),
 		gauge("token_highest", "The highest token that can have been issued.", func(s lockserver.Status) float64 { return float64(s.Highest) }),
 		gauge("bad_keys", "Keys of the store that do not parse.", func(s lockserver.Status) float64 { return float64(s.BadKeys) }),
 		gauge("floor_protected", "1 where an issued-token file guards against a store that was rolled back.", func(s lockserver.Status) float64 { return oneIf(s.Floor == lockserver.Protected) }),

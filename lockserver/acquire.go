@@ -346,7 +346,11 @@ func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time
 	if waited {
 		age = freshFor(l.hold.TTL)
 	}
-	return s.grant(ctx, l, age)
+	hold, err := s.grant(ctx, l, age)
+	if err == nil && waited {
+		s.config.Observer.Granted(time.Since(start), time.Since(l.hold.Since))
+	}
+	return hold, err
 }
 
 // turn waits until the hold is the head of its lock, and reports whether it had

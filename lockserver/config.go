@@ -51,7 +51,9 @@ type Config struct {
 	MaxTTL time.Duration
 	// Logger gets what an operator should know. Defaults to discarding.
 	Logger *slog.Logger
-	_      struct{}
+	// Observer gets what a scraper should know.
+	Observer Observer
+	_        struct{}
 }
 
 // withDefaults returns a copy of c with empty fields filled in.
@@ -74,6 +76,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.Observer = c.Observer.withDefaults()
 	return c
 }
 

@@ -49,13 +49,17 @@ func (s *Server) AwaitHold(ctx context.Context, id string, wait time.Duration) (
 	s.dueLocked(l)
 	s.mu.Unlock()
 	defer s.close(l)
-	_, err = s.turn(ctx, l, start.Add(wait))
+	waited, err := s.turn(ctx, l, start.Add(wait))
 	if err != nil && !errors.Is(err, errWaitOver) {
 		return nil, err
 	}
-	hold, err := s.present(ctx, l, err != nil)
+	queued := err != nil
+	hold, err := s.present(ctx, l, queued)
 	if err != nil {
 		return nil, err
+	}
+	if waited && !queued {
+		s.config.Observer.Granted(time.Since(start), time.Since(l.hold.Since))
 	}
 	hold.ID = id
 	return hold, nil

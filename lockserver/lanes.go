@@ -112,7 +112,9 @@ func (p *putLane) run(ctx context.Context) { work(ctx, putFlights, p.kick, p.tak
 // dead lease must not fail its neighbours.
 func (p *putLane) send(ctx context.Context, batch []put) {
 	before := p.server.mirrorRev()
+	sent := time.Now()
 	rev, absent, err := p.commit(ctx, batch)
+	p.server.config.Observer.Committed(PutLane, len(batch), time.Since(sent))
 	if err == nil {
 		p.server.checkAnswer(before, rev, absent)
 	}
@@ -312,5 +314,8 @@ func (d *deleteLane) commit(ctx context.Context, batch []*deletion, full bool) (
 	if !full {
 		ops = append(ops, clientv3.OpPut(d.server.keys.ends(), string(encodeEnds(entries))))
 	}
-	return d.server.store.client.Txn(ctx).Then(ops...).Commit()
+	sent := time.Now()
+	resp, err := d.server.store.client.Txn(ctx).Then(ops...).Commit()
+	d.server.config.Observer.Committed(DeleteLane, len(batch), time.Since(sent))
+	return resp, err
 }

@@ -62,6 +62,7 @@ func (s *Server) reached(rev int64, done func(late error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mirror.rev >= rev {
+		s.config.Observer.Lagged(0)
 		done(nil)
 		return
 	}
@@ -74,6 +75,7 @@ func (s *Server) wakeLocked(now time.Time) {
 	for _, w := range s.waiting {
 		switch {
 		case w.rev <= s.mirror.rev:
+			s.config.Observer.Lagged(now.Sub(w.since))
 			w.done(nil)
 		case now.Sub(w.since) >= behindTimeout:
 			w.done(outcomeUnknown(behind()))
@@ -396,6 +398,7 @@ func (s *Server) finishRevision(r *revision) {
 		if !r.listed {
 			e.ID, e.Time = EventID{Revision: r.rev, Index: index}, now
 			s.events.add(e)
+			s.observe(e)
 			index++
 		}
 	}
@@ -406,6 +409,13 @@ func (s *Server) finishRevision(r *revision) {
 	if s.mirror.moved != nil {
 		close(s.mirror.moved)
 		s.mirror.moved = nil
+	}
+}
+
+func (s *Server) observe(e Event) {
+	s.config.Observer.Event(e.Kind)
+	if e.Kind == EventQueued {
+		s.config.Observer.Queued(s.table.Waiters(e.Lock))
 	}
 }
 

@@ -124,7 +124,7 @@ type Ended struct {
 	Lock    string
 	Owner   string
 	Token   tokens.Token
-	Since   time.Time
+	Since   time.Time // of its grant, as in [Holder]
 	EndedAt time.Time
 	End     End
 	By      string // who broke it
@@ -133,12 +133,14 @@ type Ended struct {
 
 // Holder is the public side of a held hold.
 type Holder struct {
-	Ref         string
-	Owner       string
-	Token       tokens.Token
-	Session     string // ref, or ""
-	Metadata    map[string]string
-	TTL         time.Duration
+	Ref      string
+	Owner    string
+	Token    tokens.Token
+	Session  string // ref, or ""
+	Metadata map[string]string
+	TTL      time.Duration
+	// Since is when this server saw the grant, or when the hold was asked for where
+	// it did not.
 	Since       time.Time
 	ExpiresIn   time.Duration
 	ExpiryKnown bool
@@ -255,8 +257,8 @@ type Status struct {
 	Cluster      string
 	Revision     int64 // of the mirror
 	Base         int64
-	Highest      tokens.Token // highest token that could have been issued
-	Lag          time.Duration
+	Highest      tokens.Token  // highest token that could have been issued
+	Lag          time.Duration // how long the oldest answer has waited for the mirror
 	Holds        int
 	Waiters      int
 	Locks        int

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/lockserver"
 )
@@ -74,11 +76,17 @@ const heapFloor = 32 << 20
 
 // serve runs the engine and the HTTP service on the store.
 func (p *Program) serve(ctx context.Context, store *store) error {
+	metrics := prometheus.NewRegistry()
+	observer, err := httpapi.Observe(metrics)
+	if err != nil {
+		return err
+	}
+	store.engine.Observer = observer
 	engine, err := lockserver.New(store.engine)
 	if err != nil {
 		return err
 	}
-	service, err := p.newService(engine, store)
+	service, err := p.newService(engine, store, metrics)
 	if err != nil {
 		return err
 	}

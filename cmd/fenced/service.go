@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/buildinfo"
@@ -29,10 +31,11 @@ func (c *Config) scheme() string {
 }
 
 // newService wires the HTTP service as the config tells. close must follow.
-func (p *Program) newService(engine *lockserver.Server, store *store) (*service, error) {
+func (p *Program) newService(engine *lockserver.Server, store *store, metrics *prometheus.Registry) (*service, error) {
 	saved := backups{p.config.beside(".backup"), p.log}
 	config := httpapi.Config{
 		Engine: engine, Version: version, Build: buildinfo.Build(), Mode: p.config.mode(), PublicHosts: p.config.PublicHosts, Logger: p.log,
+		Registry: metrics,
 		BackedUp: saved.done,
 		Store: func(ctx context.Context) httpapi.StoreState {
 			st := store.state(ctx)
