@@ -109,6 +109,7 @@ func TestKeys_access(t *testing.T) {
 		{"GET", "/docs", "", [6]int{200, 200, 200, 200, 200, 200}},
 		{"GET", "/metrics", "", [6]int{401, 401, 200, 200, 200, 200}},
 		{"GET", "/v1/status", "", [6]int{401, 401, 200, 200, 200, 200}},
+		{"GET", "/v1/whoami", "", [6]int{401, 401, 200, 200, 200, 200}},
 		{"GET", "/v1/sessions", "", [6]int{401, 401, 200, 200, 200, 200}},
 		{"GET", "/v1/lock?name=orders%2F1", "", [6]int{401, 401, 200, 200, 200, 200}},
 		{"GET", "/v1/lock?name=stock%2F1", "", [6]int{401, 401, 403, 403, 403, 200}},
@@ -388,5 +389,22 @@ func TestMetrics(t *testing.T) {
 	}
 	if strings.Contains(body.String(), secret) {
 		t.Error("the metrics tell a lock's name")
+	}
+}
+
+func TestWhoAmI(t *testing.T) {
+	t.Parallel()
+	ring := newKeyring(t)
+	key := ring.add("ops", keys.Admin, "orders/", apikey.Quota{})
+	with := newClientWith(t, httpapi.Config{Engine: agreeable(), Keys: ring.open(), Logger: quiet()})
+	got := decode[wire.Caller](t, with.send(t, "GET", "/v1/whoami", "", "Authorization", "Bearer "+key), http.StatusOK)
+	want := wire.Caller{Key: strings.Split(key, "_")[1], Name: "ops", Grants: []wire.Grant{{Role: "admin", Prefixes: []string{"orders/"}}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	without := newClientWith(t, httpapi.Config{Engine: agreeable(), Logger: quiet()})
+	got = decode[wire.Caller](t, without.send(t, "GET", "/v1/whoami", ""), http.StatusOK)
+	if diff := cmp.Diff(wire.Caller{Grants: []wire.Grant{{Role: "admin", Prefixes: []string{""}}}}, got); diff != "" {
+		t.Error(diff)
 	}
 }

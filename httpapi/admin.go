@@ -18,6 +18,7 @@ type admin struct {
 
 func (s admin) routes(a *api) {
 	handle(a, statusOp, s.status)
+	handle(a, whoamiOp, whoami)
 	handle(a, raiseFloorOp, s.raiseFloor)
 	handle(a, healthOp, s.health)
 	handle(a, readyOp, s.ready)
@@ -47,6 +48,20 @@ func (s admin) status(ctx context.Context, _ *call, _ *none) (*wire.Status, erro
 		out.NotReady = string(apierr.CodeOf(err))
 	} else {
 		out.Ready = true
+	}
+	return out, nil
+}
+
+// whoami tells a caller what it may do, so that a page offers nothing else.
+func whoami(_ context.Context, c *call, _ *none) (*wire.Caller, error) {
+	out := &wire.Caller{Name: c.who(), Grants: []wire.Grant{}}
+	if c.key == nil {
+		out.Grants = append(out.Grants, wire.Grant{Role: keys.Admin.String(), Prefixes: []string{""}})
+		return out, nil
+	}
+	out.Key = c.key.ID
+	for _, g := range c.key.Grants {
+		out.Grants = append(out.Grants, wire.Grant{Role: g.Role.String(), Prefixes: g.Prefixes})
 	}
 	return out, nil
 }

@@ -199,6 +199,14 @@ var statusOp = operation{
 	summary: "Describe this server", status: http.StatusOK, codes: readCodes,
 }
 
+var whoamiOp = operation{
+	method: http.MethodGet, path: "/v1/whoami", id: "whoAmI", tag: tagServer,
+	role:    keys.Read,
+	summary: "Tell what the caller may do",
+	text:    "The grants of the API key that the request presents. Where the server has no keys, everybody may do everything.",
+	status:  http.StatusOK,
+}
+
 var raiseFloorOp = operation{
 	method: http.MethodPost, path: "/v1/floor", id: "raiseFloor", tag: tagAdmin,
 	role: keys.Admin, audited: true,

@@ -110,7 +110,7 @@ type Holder struct {
 	Session  string            `json:"session,omitempty" doc:"Ref of the session whose lease it shares"`
 	Metadata map[string]string `json:"metadata,omitempty" doc:"As given by the holder"`
 	TTLMS    int64             `json:"ttl_ms" doc:"How long it lives without a renewal" example:"15000"`
-	Since    time.Time         `json:"since" doc:"When it was asked for; for people only"`
+	Since    time.Time         `json:"since" doc:"When it was granted, as this server saw it, or asked for where it did not see that; for people only"`
 	// ExpiresInMS is absent where this server does not know it.
 	ExpiresInMS *int64 `json:"expires_in_ms,omitempty" doc:"Time left at least; absent where this server does not know it" example:"9120"`
 }
@@ -128,7 +128,7 @@ type Ended struct {
 	Ref     string       `json:"ref" doc:"Public name of the hold" example:"nbswy3dpo5xxe3denbswy3dpo4"`
 	Owner   string       `json:"owner" doc:"Who held the lock" example:"worker-7"`
 	Token   tokens.Token `json:"token,omitempty" doc:"Its fencing token; absent where nobody remembers it" example:"7341"`
-	Since   time.Time    `json:"since" doc:"When it was asked for; for people only"`
+	Since   time.Time    `json:"since" doc:"When it was granted, as this server saw it, or asked for where it did not see that; for people only"`
 	EndedAt time.Time    `json:"ended_at" doc:"When it ended; for people only"`
 	Ended   string       `json:"ended" doc:"How it ended; treat unknown like a crash" enum:"released,expired,broken,cancelled,unknown" example:"broken"`
 	// Reason is the text given to a break.
@@ -204,7 +204,7 @@ type Status struct {
 	Revision int64        `json:"revision" doc:"The store's revision that this server has applied" example:"7341"`
 	Base     int64        `json:"base" doc:"What is added to a revision to make a token" example:"0"`
 	Highest  tokens.Token `json:"highest_token,omitempty" doc:"The highest token that can have been issued; absent before the first" example:"7341"`
-	LagMS    int64        `json:"mirror_lag_ms" doc:"How long ago this server last heard from the store" example:"3"`
+	LagMS    int64        `json:"mirror_lag_ms" doc:"How long the oldest answer has waited for this server to see its own write: 0 when none waits, about 1000 at most" example:"3"`
 	Holds    int          `json:"holds" doc:"Live holds, held and queued" example:"12"`
 	Waiters  int          `json:"waiters" doc:"Queued holds" example:"2"`
 	Locks    int          `json:"locks" doc:"Locks in use" example:"10"`
@@ -231,6 +231,21 @@ type Store struct {
 	Faults []string `json:"faults,omitempty" doc:"What the store complains of, in etcd's words" example:"[\"memberID:1 alarm:NOSPACE\"]"`
 	// LastBackup is absent where this server has sent no snapshot that it knows of.
 	LastBackup *time.Time `json:"last_backup_at,omitempty" doc:"When this server last sent a whole snapshot; absent where it knows of none"`
+}
+
+// Caller is the answer of GET /v1/whoami: what the API key of the request may do.
+type Caller struct {
+	// Key and Name are absent where the server has no keys.
+	Key  string `json:"key,omitempty" doc:"Public id of the API key; absent where the server has no keys" example:"mfrggzdfmz"`
+	Name string `json:"name,omitempty" doc:"Whose key it is; without keys, whose client certificate, if any" example:"ops"`
+	// Grants is one admin grant over every name where the server has no keys.
+	Grants []Grant `json:"grants" doc:"What the caller may do; everything where the server has no keys"`
+}
+
+// Grant is a role over the locks whose names start with one of Prefixes.
+type Grant struct {
+	Role     string   `json:"role" doc:"What may be done; a higher role includes the lower ones" enum:"read,lock,admin" example:"admin"`
+	Prefixes []string `json:"prefixes" doc:"With which locks: those whose names start with one of these, byte by byte; an empty one is every name" example:"[\"orders/\"]"`
 }
 
 // FloorRequest is the body of POST /v1/floor.

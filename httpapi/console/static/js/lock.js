@@ -61,7 +61,6 @@ export function lockPage(app, lock) {
     state.holder = holder ? { ...holder, ttl: holder.ttl_ms, until: known ? performance.now() + holder.expires_in_ms : null, asked: true } : null;
     setText(badge, holder ? "held" : "free");
     badge.dataset.state = holder ? "held" : "free";
-    breakButton.hidden = !holder;
     paintHolder(holder);
     paintQueue();
     paintPast();
@@ -127,7 +126,10 @@ export function lockPage(app, lock) {
     if (state.lock && width) picture.replaceChildren(timeline(state.lock, serverNow(), width));
   }
 
-  function tick() { countDown(state.holder, bar, fill, time); }
+  function tick() {
+    countDown(state.holder, bar, fill, time);
+    breakButton.hidden = !state.holder || !app.mayBreak(lock);
+  }
 
   const resized = new ResizeObserver(painter(draw, 100));
   resized.observe(picture);

@@ -19,7 +19,9 @@ const app = {
   filter: "",
   live: true,
   page: null,
+  grants: [], // what the signed-in key may do, once it is known
   refused,
+  mayBreak: (lock) => app.grants.some((g) => g.role === "admin" && g.prefixes.some((p) => lock.startsWith(p))),
   askBreak(lock, holder, done) { if (holder) askBreak(byID("break"), lock, holder, done); },
 };
 
@@ -113,6 +115,7 @@ async function keepStatus(signal) {
     if (!document.hidden) {
       try {
         showStatus(await call("/v1/status", { signal }));
+        if (app.grants.length === 0) app.grants = (await call("/v1/whoami", { signal })).grants;
       } catch (err) {
         if (signal.aborted) return;
         if (err.status === 401 && refused(err)) return;
@@ -166,6 +169,7 @@ function start() {
   const { signal } = run;
   app.model.clear();
   app.recent = []; // what one key saw is not for the next
+  app.grants = [];
   app.total = 0;
   byID("sign-out").hidden = !session.key;
   byID("pause").hidden = false;
