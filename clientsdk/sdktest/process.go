@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -98,8 +99,15 @@ func (p *Process) Config() clientsdk.Config {
 	return clientsdk.Config{Endpoints: []string{p.URL()}}
 }
 
-// Stop asks the server to end and waits until it has.
-func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+// Stop asks the server to end and waits until it has. On Windows, where a process
+// cannot be asked, it is [Process.Kill].
+func (p *Process) Stop() {
+	if runtime.GOOS == "windows" {
+		p.Kill()
+		return
+	}
+	p.end(syscall.SIGTERM)
+}
 
 // Kill ends the server without warning, as a crash does.
 func (p *Process) Kill() { p.end(syscall.SIGKILL) }
@@ -116,12 +124,6 @@ func (p *Process) end(sig syscall.Signal) {
 	}
 	p.cmd = nil
 }
-
-// Freeze stops the server in its tracks, as a stalled machine does, until [Process.Thaw].
-func (p *Process) Freeze() { p.tb.Helper(); p.signal(syscall.SIGSTOP) }
-
-// Thaw lets a frozen server go on.
-func (p *Process) Thaw() { p.tb.Helper(); p.signal(syscall.SIGCONT) }
 
 func (p *Process) signal(sig syscall.Signal) {
 	p.tb.Helper()
