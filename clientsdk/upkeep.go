@@ -57,8 +57,8 @@ func (c *Client) RemoveMember(ctx context.Context, id string) error {
 }
 
 // Compact drops the history of the store and returns the revision that it now starts
-// at. The servers do it by themselves; this is for a store that is full. Doing it twice
-// does no more than once.
+// at. The servers drop what is old by themselves; this is for a store that is full.
+// Doing it twice does no more than once.
 func (c *Client) Compact(ctx context.Context) (revision int64, err error) {
 	var out wire.Compacted
 	err = c.read(ctx, request{op: "compact", method: http.MethodPost, path: "/v1/compact"}, &out)

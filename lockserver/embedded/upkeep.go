@@ -4,6 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // How the store is kept small: little and often, and never closer to the present
@@ -11,6 +14,8 @@ import (
 const (
 	compactEvery = 10 * time.Second
 	compactKeep  = time.Minute
+	// fullPercent is how much of its quota a file has before it is made smaller.
+	fullPercent = 80
 )
 
 // mark is the revision of one moment.
@@ -22,6 +27,7 @@ type mark struct {
 // Upkeep runs until ctx ends. On the node that leads it drops history older than a
 // minute every 10 s and makes voters of learners that have caught up; on every
 // other it only remembers revisions, so that it can go on where the leader fails.
+// Every node sees to it that its own file does not stay full of what is free.
 // revision tells the engine's present revision. What goes wrong is logged and
 // tried again: the store grows meanwhile, nothing else suffers.
 func (n *Node) Upkeep(ctx context.Context, revision func() int64, log *slog.Logger) {
@@ -40,6 +46,7 @@ func (n *Node) Upkeep(ctx context.Context, revision func() int64, log *slog.Logg
 				due = rev
 			}
 		}
+		n.mendFull(ctx, time.Now(), log)
 		if _, leads := n.Leader(); !leads {
 			continue
 		}
@@ -55,6 +62,48 @@ func (n *Node) Upkeep(ctx context.Context, revision func() int64, log *slog.Logg
 		}
 		done = due
 	}
+}
+
+// mendFull makes the node's file smaller where it has most of its quota and half of
+// that is free: history that was dropped leaves the file as large as it was, and a file
+// of the whole quota takes no writes, for ever. It also lifts the alarm of that, which
+// does not go by itself. The node stands still while what is in use is copied; the
+// members of a cluster do it in turn.
+func (n *Node) mendFull(ctx context.Context, now time.Time, log *slog.Logger) {
+	quota := n.etcd.Server.Config().QuotaBackendBytes
+	before := n.etcd.Server.Backend().Size()
+	if before > quota/100*fullPercent && n.etcd.Server.Backend().SizeInUse() < before/2 && n.turn(now) {
+		if err := n.etcd.Server.Defragment(); err != nil {
+			log.Warn("the store's file is nearly full and was not made smaller", "bytes", before, "error", err)
+			return
+		}
+		log.Warn("the store's file was nearly full and is smaller now", "bytes", n.etcd.Server.Backend().Size(), "before", before, "took", time.Since(now))
+	}
+	if n.etcd.Server.Backend().Size() > quota/100*fullPercent {
+		return
+	}
+	for _, alarm := range n.etcd.Server.Alarms() {
+		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE || alarm.MemberID != uint64(n.etcd.Server.MemberID()) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, compactEvery)
+		_, err := n.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm))
+		cancel()
+		if err != nil {
+			log.Warn("the store has room again and still says that it is full", "error", err)
+		}
+	}
+}
+
+// turn reports whether it is this node's turn among the members, which changes with
+// each look of Upkeep: not all of them may stand still at once.
+func (n *Node) turn(now time.Time) bool {
+	members := n.etcd.Server.Cluster().Members() // in the order of their ids
+	if len(members) == 0 {
+		return false
+	}
+	turn := now.Unix() / int64(compactEvery.Seconds()) % int64(len(members))
+	return members[turn].ID == n.etcd.Server.MemberID()
 }
 
 // oldest returns the newest revision that is at least compactKeep old, 0 where
