@@ -277,6 +277,7 @@ func (s *Server) putFailed(batch []put, err error) {
 // failLocked ends an attempt whose put did not come. Where that is certain it is
 // forgotten; else it is remembered until its lease must be gone.
 func (s *Server) failLocked(l *local, err error, certain bool) {
+	s.noteRefusalLocked(err)
 	l.err = err
 	l.notify()
 	if certain {

@@ -2,8 +2,12 @@ package lockserver
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/fenced/fenced/lockserver/embedded"
 	"github.com/fenced/fenced/lockserver/internal/queue"
@@ -74,5 +78,24 @@ func TestAudit_FindsAndHealsALostEvent(t *testing.T) {
 	}
 	if _, err := s.Acquire(t.Context(), AcquireRequest{Lock: "a", Owner: "worker"}); err != nil {
 		t.Fatalf("the lock is blocked: %v", err)
+	}
+}
+
+func TestReady_ForgetsARefusalOnceTheStoreWritesAgain(t *testing.T) {
+	t.Parallel()
+	s := internalServer(t)
+	s.mu.Lock()
+	s.noteRefusalLocked(rpctypes.ErrNoSpace)
+	s.mu.Unlock()
+	if err := s.Ready(); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("ready after a refused write: %v", err)
+	}
+	late := time.After(2*quorumProbe + time.Second)
+	for s.Ready() != nil {
+		select {
+		case <-late:
+			t.Fatalf("the store writes, and ready says %v", s.Ready())
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }

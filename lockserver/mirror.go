@@ -38,6 +38,7 @@ type mirrorState struct {
 	told     int64  // the highest token of the store's closure, notTold where there is none
 	err      error  // why the store could not be read
 	quorum   error  // why the store did not answer last
+	refuses  bool   // it refused a write since
 	badKeys  int
 	// differences counts the audits that found the mirror unlike the store.
 	differences int

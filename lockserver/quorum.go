@@ -2,8 +2,10 @@ package lockserver
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
@@ -13,13 +15,9 @@ import (
 // life, so that [Server.Ready] knows of a lost quorum before a caller does.
 const quorumProbe = time.Second
 
-// watchQuorum reads one key, linearizably, again and again until ctx ends. It also
-// notices a store that was rolled back while nobody writes. A node that is alone is
-// its own quorum.
+// watchQuorum looks again and again until ctx ends whether the store can be read
+// and written.
 func (s *Server) watchQuorum(ctx context.Context) {
-	if s.config.Alone {
-		return
-	}
 	tick := time.NewTicker(quorumProbe)
 	defer tick.Stop()
 	for {
@@ -28,10 +26,45 @@ func (s *Server) watchQuorum(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		err := s.probeQuorum(ctx)
+		err := s.probe(ctx)
 		s.mu.Lock()
 		s.mirror.quorum = err
 		s.mu.Unlock()
+	}
+}
+
+// probe reads one key, linearizably, which also notices a store that was rolled
+// back while nobody writes; a node that is alone is its own quorum. Where a write
+// was refused before it asks for a lease, which a store refuses as long as it
+// refuses puts, and which lapses soon.
+func (s *Server) probe(ctx context.Context) error {
+	s.mu.Lock()
+	refused := s.mirror.refuses
+	s.mu.Unlock()
+	if refused {
+		if _, err := s.store.grantLease(ctx, leaseTTL(MinTTL)); refusesWrites(err) {
+			return err
+		}
+		s.mu.Lock()
+		s.mirror.refuses = false
+		s.mu.Unlock()
+	}
+	if s.config.Alone {
+		return nil
+	}
+	return s.probeQuorum(ctx)
+}
+
+// refusesWrites reports whether the store has refused a write because it is full or
+// its members differ. It answers reads all the while.
+func refusesWrites(err error) bool {
+	return errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrCorrupt)
+}
+
+// noteRefusalLocked makes [Server.Ready] tell of a store that refuses writes.
+func (s *Server) noteRefusalLocked(err error) {
+	if refusesWrites(err) {
+		s.mirror.refuses, s.mirror.quorum = true, err
 	}
 }
 
@@ -55,6 +88,6 @@ func (s *Server) quorumLocked() error {
 	}
 	return &apierr.Error{
 		ErrCode: apierr.NoQuorum, RetryAfter: time.Second, Cause: s.mirror.quorum,
-		Detail: "the store does not answer",
+		Detail: "the store does not answer, or refuses writes",
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
@@ -292,6 +293,9 @@ func TestR11_AFullStoreStillReleases(t *testing.T) {
 	_, err = s.Acquire(t.Context(), try("c"))
 	if code := apierr.CodeOf(err); code != apierr.OutcomeUnknown && code != apierr.NoQuorum {
 		t.Fatalf("acquire on a full store: %v", err)
+	}
+	if err := s.Ready(); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("ready on a full store: %v", err)
 	}
 	if _, err := s.Renew(t.Context(), other.ID); err != nil {
 		t.Fatalf("renew on a full store: %v", err)
