@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fenced/fenced/httpapi/keys"
 )
@@ -46,7 +47,10 @@ type Config struct {
 	Logger *slog.Logger
 	// AccessLog gets one line a request. Nil means none.
 	AccessLog *slog.Logger
-	_         struct{}
+	// Tracer makes a span of each call of /v1 but event streams, below the W3C trace
+	// context of the request. Nil makes none.
+	Tracer trace.Tracer
+	_      struct{}
 }
 
 // StoreState is how the store stands. A zero field is not known.

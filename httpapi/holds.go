@@ -181,7 +181,7 @@ func found(c *call) func(*lockserver.Hold, error) (*wire.Hold, error) {
 
 // answerHold sets the headers that go with a hold.
 func answerHold(c *call, hold *lockserver.Hold) *wire.Hold {
-	c.record.ref, c.record.token = hold.Ref, hold.Token
+	c.record.lock, c.record.ref, c.record.token = hold.Lock, hold.Ref, hold.Token
 	if hold.Token.Valid() {
 		c.w.Header()[tokens.Header] = []string{hold.Token.String()}
 	}

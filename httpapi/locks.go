@@ -82,6 +82,7 @@ func (s locks) get(ctx context.Context, c *call, _ *none) (*wire.Lock, error) {
 	if err := lockserver.ValidateLock(name); err != nil {
 		return nil, queryError("name", err)
 	}
+	c.record.lock = name
 	if err := c.permit(keys.Read, name); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fenced/fenced/httpapi/console"
 	"github.com/fenced/fenced/httpapi/keys"
@@ -26,6 +27,7 @@ type api struct {
 	quotas  *quotas
 	audit   *slog.Logger
 	metrics *metrics
+	tracer  trace.Tracer
 }
 
 // New returns the handler of the whole service. It starts nothing and does no
@@ -55,7 +57,7 @@ func newAPI(cfg Config) (*api, error) {
 	}
 	a := &api{
 		router: chi.NewRouter(), doc: newDocument(cfg.Version), requests: map[string]bool{},
-		keys: cfg.Keys, quotas: newQuotas(cfg.Engine), audit: cfg.Audit, metrics: m,
+		keys: cfg.Keys, quotas: newQuotas(cfg.Engine), audit: cfg.Audit, metrics: m, tracer: cfg.Tracer,
 	}
 	a.router.NotFound(a.notFound)
 	a.router.MethodNotAllowed(a.methodNotAllowed)
@@ -99,7 +101,11 @@ func (a *api) serve(op operation, h func(*call) error) http.HandlerFunc {
 		recorderOf(w).route = op.path
 		c := call{w: w, r: r}
 		outcome, end := errPanicked, meter.begin()
-		defer func() { end(outcome) }()
+		span := a.startSpan(&op, &c)
+		defer func() {
+			span.end(&c, outcome)
+			end(outcome)
+		}()
 		err := a.admit(&c, &op)
 		if err == nil {
 			err = h(&c)

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
@@ -19,17 +21,26 @@ import (
 	"github.com/fenced/fenced/lockserver"
 )
 
-// A full run leaves its secrets (hold ids, session ids, API keys) in no log, list,
-// event, metric, error or store: only refs may stand there.
+// A full run leaves its secrets (hold ids, session ids, API keys) in no log, trace,
+// list, event, metric, error or snapshot of the store: only refs may stand there.
 func TestSecrets_stay_with_their_owners(t *testing.T) {
 	t.Parallel()
 	var logs lines
 	logger := slog.New(slog.NewJSONHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	node := etcdtest.Node(t)
-	engine, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true, Logger: logger})
+	registry := prometheus.NewRegistry()
+	observer, err := httpapi.Observe(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true, Logger: logger, Observer: observer})
+	spans := tracetest.NewInMemoryExporter()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)).Tracer("")
 	ring := newKeyring(t)
 	key := ring.add("all", keys.Admin, "", apikey.Quota{})
-	c := newClientWith(t, httpapi.Config{Engine: engine, Keys: ring.open(), Logger: logger, AccessLog: logger, Audit: logger})
+	c := newClientWith(t, httpapi.Config{
+		Engine: engine, Keys: ring.open(), Logger: logger, AccessLog: logger, Audit: logger, Registry: registry, Tracer: tracer,
+	})
 	auth := []string{"Authorization", "Bearer " + key}
 
 	var seen bytes.Buffer // what others can see
@@ -54,6 +65,7 @@ func TestSecrets_stay_with_their_owners(t *testing.T) {
 	look("GET", "/v1/lock?name=others", "")
 	look("GET", "/v1/sessions", "")
 	look("GET", "/v1/status", "")
+	look("GET", "/v1/whoami", "")
 	look("GET", "/metrics", "")
 	look("POST", "/v1/check", fmt.Sprintf(`[{"lock":"secrets","token":%d}]`, held.Token))
 	for _, hold := range []wire.Hold{released, queued} { // errors about a hold name it by its ref
@@ -71,15 +83,19 @@ func TestSecrets_stay_with_their_owners(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen.Write(events[:n])
-	store, err := node.Client().Get(t.Context(), "", clientv3.WithPrefix())
+	snapshot, err := node.Client().SnapshotWithVersion(t.Context()) // with all that was overwritten, and the leases
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kv := range store.Kvs {
-		fmt.Fprintf(&seen, "%s %s\n", kv.Key, kv.Value)
+	if _, err := seen.ReadFrom(snapshot.Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	traces := fmt.Sprintf("%+v", spans.GetSpans())
+	if !strings.Contains(traces, held.Ref) {
+		t.Error("the traces lack a ref: the test looks in the wrong place")
 	}
 
-	text := seen.String() + logs.String()
+	text := seen.String() + logs.String() + traces
 	for name, secret := range map[string]string{
 		"held hold": held.Hold, "released hold": released.Hold, "queued hold": queued.Hold,
 		"session": session.Session, "API key": key, "idempotency key": keyA, "idempotency key, plain": strings.ReplaceAll(keyA, "-", ""),

@@ -37,6 +37,10 @@ type Config struct {
 	AuditLog       string
 	AccessLog      bool
 
+	// What operators see beside /metrics and logs; "" turns each off.
+	OTLPEndpoint string
+	AdminListen  string
+
 	Name       string
 	DataDir    string
 	IssuedFile string // "" means DataDir + ".issued"
@@ -87,6 +91,8 @@ func (c *Config) settings() *pflag.FlagSet {
 	f.BoolVar(&c.InsecureNoAuth, "insecure-no-auth", c.InsecureNoAuth, "allow everybody who can reach a non-loopback --listen to do everything")
 	f.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "file to append one JSON line to for each call that changes something")
 	f.BoolVar(&c.AccessLog, "access-log", c.AccessLog, "log one line a request")
+	f.StringVar(&c.OTLPEndpoint, "otlp-endpoint", c.OTLPEndpoint, "URL of a collector that gets OpenTelemetry traces by OTLP over gRPC, such as http://127.0.0.1:4317")
+	f.StringVar(&c.AdminListen, "admin-listen", c.AdminListen, "loopback address that serves Go's profiles at /debug/pprof/, such as 127.0.0.1:7421")
 
 	f.StringVar(&c.Name, "name", c.Name, "name of this server in lists and logs, and of this member in --initial-cluster")
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "directory of the embedded etcd; the server's own files lie beside it")
@@ -160,10 +166,12 @@ func (c *Config) validate() error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("--log-level %q must be debug, info, warn or error", c.LogLevel)
 	}
-	if err := c.validateAccess(); err != nil {
-		return err
+	for _, check := range []func() error{c.validateAccess, c.validateTraces, c.validateAdmin, c.validateMode} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
-	return c.validateMode()
+	return nil
 }
 
 // validateAccess is closed by default: an address that others can reach needs keys

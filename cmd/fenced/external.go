@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/fenced/fenced/internal/etcdversion"
 	"github.com/fenced/fenced/lockserver"
@@ -27,12 +28,13 @@ const externalTimeout = 5 * time.Second
 
 // openExternal connects to an etcd that runs by itself, and refuses one that
 // cannot carry locks.
-func openExternal(ctx context.Context, config *Config, log *slog.Logger) (*store, error) {
+func openExternal(ctx context.Context, config *Config, log *slog.Logger, dial []grpc.DialOption) (*store, error) {
 	// The engine outlives ctx: it still has waiters to answer and deletes to send.
 	settings, err := config.etcdClient(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
+	settings.DialOptions = dial
 	var clients []*clientv3.Client
 	closeAll := func() error {
 		var errs []error

@@ -28,9 +28,11 @@ type Program struct {
 	log      *slog.Logger
 	out      io.Writer
 	listener net.Listener
+	admin    net.Listener // nil without --admin-listen
+	traces   *traces      // nil without --otlp-endpoint
 }
 
-// New checks the config and opens the listener, so that a taken port is reported
+// New checks the config and opens the listeners, so that a taken port is reported
 // before anything else starts. Run must follow.
 func New(config *Config, out, logs io.Writer) (*Program, error) {
 	if err := config.validate(); err != nil {
@@ -40,7 +42,11 @@ func New(config *Config, out, logs io.Writer) (*Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &Program{config: config, log: newLogger(config, logs), out: out, listener: listener}, nil
+	admin, err := config.listenAdmin(context.Background())
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return &Program{config: config, log: newLogger(config, logs), out: out, listener: listener, admin: admin}, nil
 }
 
 func newLogger(config *Config, w io.Writer) *slog.Logger {
@@ -60,7 +66,13 @@ func (p *Program) Addr() string { return p.listener.Addr().String() }
 // waiters get a retryable answer, holds stay held.
 func (p *Program) Run(ctx context.Context) error {
 	defer func() { _ = p.listener.Close() }()
-	store, err := openStore(ctx, p.config, p.log)
+	defer serveAdmin(p.admin)()
+	var err error
+	if p.traces, err = openTraces(ctx, p.config, p.log); err != nil {
+		return err
+	}
+	defer p.traces.close()
+	store, err := openStore(ctx, p.config, p.log, p.traces.dialOptions()...)
 	if err != nil {
 		return err
 	}

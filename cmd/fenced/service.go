@@ -35,7 +35,7 @@ func (p *Program) newService(engine *lockserver.Server, store *store, metrics *p
 	saved := backups{p.config.beside(".backup"), p.log}
 	config := httpapi.Config{
 		Engine: engine, Version: version, Build: buildinfo.Build(), Mode: p.config.mode(), PublicHosts: p.config.PublicHosts, Logger: p.log,
-		Registry: metrics,
+		Registry: metrics, Tracer: p.traces.tracer(),
 		BackedUp: saved.done,
 		Store: func(ctx context.Context) httpapi.StoreState {
 			st := store.state(ctx)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/lockserver"
 	"github.com/fenced/fenced/lockserver/embedded"
@@ -22,13 +24,13 @@ type store struct {
 	close  func() error
 }
 
-// openStore opens the store that the config names.
-func openStore(ctx context.Context, config *Config, log *slog.Logger) (*store, error) {
-	open := openEmbedded
+// openStore opens the store that the config names. dial is for an external etcd.
+func openStore(ctx context.Context, config *Config, log *slog.Logger, dial ...grpc.DialOption) (s *store, err error) {
 	if config.mode() == modeExternal {
-		open = openExternal
+		s, err = openExternal(ctx, config, log, dial)
+	} else {
+		s, err = openEmbedded(ctx, config, log)
 	}
-	s, err := open(ctx, config, log)
 	if err != nil {
 		return nil, err
 	}
