@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,8 +23,22 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("prefix %s belongs to deployment %q, this server to %q", e.Prefix, e.Found, e.Want)
 }
 
-// claim makes sure that the store may be read: the prefix is this deployment's,
-// and what a restore brought back is ended.
+// FormatError says that the prefix is written in a format that this build does not
+// know, by a newer major version: it would take the store for another than it is,
+// and grant what is held.
+type FormatError struct {
+	Prefix string
+	Found  string // what the store says of its format
+}
+
+// Error implements error.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("prefix %s is written in format %q, this build knows up to %d: start the version that wrote it, or a newer one",
+		e.Prefix, e.Found, formatVersion)
+}
+
+// claim makes sure that the store may be read: this build knows its format, the
+// prefix is this deployment's, and what a restore brought back is ended.
 func (s *Server) claim(ctx context.Context) error {
 	if err := s.claimPrefix(ctx); err != nil {
 		return fmt.Errorf("claim the prefix: %w", err)
@@ -34,8 +49,8 @@ func (s *Server) claim(ctx context.Context) error {
 	return nil
 }
 
-// claimPrefix writes the deployment's id where there is none, else compares it.
-// The first server of a prefix knows that nothing came before it.
+// claimPrefix writes the deployment's id and the format where there are none, else
+// compares them. The first server of a prefix knows that nothing came before it.
 func (s *Server) claimPrefix(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -43,17 +58,17 @@ func (s *Server) claimPrefix(ctx context.Context) error {
 	if id == "" {
 		id = newID()
 	}
-	key := s.keys.cluster()
+	cluster, format := s.keys.cluster(), s.keys.format()
 	resp, err := s.store.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, id)).
-		Else(clientv3.OpGet(key)).
+		If(absent(cluster), absent(format)).
+		Then(clientv3.OpPut(cluster, id), clientv3.OpPut(format, formatText)).
+		Else(clientv3.OpGet(cluster), clientv3.OpGet(format)).
 		Commit()
 	if err != nil {
 		return err
 	}
 	if !resp.Succeeded {
-		return s.compareCluster(resp)
+		return s.compareClaim(ctx, resp)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,20 +77,69 @@ func (s *Server) claimPrefix(ctx context.Context) error {
 	return nil
 }
 
-// compareCluster checks the id that was found. An id that a server was not told is
-// one that it takes over.
-func (s *Server) compareCluster(resp *clientv3.TxnResponse) error {
-	kvs := resp.Responses[0].GetResponseRange().Kvs
-	if len(kvs) == 0 || s.config.Cluster == "" || string(kvs[0].Value) == s.config.Cluster {
+// absent compares a key that must not exist.
+func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+
+// compareClaim checks the id and the format that were found. An id that a server
+// was not told is one that it takes over.
+func (s *Server) compareClaim(ctx context.Context, resp *clientv3.TxnResponse) error {
+	cluster, format := resp.Responses[0].GetResponseRange().Kvs, resp.Responses[1].GetResponseRange().Kvs
+	if len(format) > 0 {
+		if err := s.checkFormat(format[0].Value); err != nil {
+			return err
+		}
+	}
+	if len(cluster) > 0 && s.config.Cluster != "" && string(cluster[0].Value) != s.config.Cluster {
+		return &ForeignError{Prefix: s.config.Prefix, Want: s.config.Cluster, Found: string(cluster[0].Value)}
+	}
+	if len(format) > 0 {
 		return nil
 	}
-	return &ForeignError{Prefix: s.config.Prefix, Want: s.config.Cluster, Found: string(kvs[0].Value)}
+	return s.writeFormat(ctx)
 }
 
-// foreign reports whether the store is one that this server must not touch.
-func foreign(err error) bool {
-	var f *ForeignError
-	return errors.As(err, &f)
+// writeFormat puts the format into a store of a build that did not write it yet.
+// What came in between is seen by the watch.
+func (s *Server) writeFormat(ctx context.Context) error {
+	key := s.keys.format()
+	_, err := s.store.client.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, formatText)).Commit()
+	return err
+}
+
+// checkFormat refuses every format but those that this build knows.
+func (s *Server) checkFormat(value []byte) error {
+	v, err := strconv.Atoi(string(value))
+	if err != nil || v < 1 || v > formatVersion {
+		return &FormatError{Prefix: s.config.Prefix, Found: string(value)}
+	}
+	return nil
+}
+
+// seeFormat takes the format from a list or a watch. A newer version that takes the
+// store over while this server runs ends it: from then on the keys may mean
+// something else.
+func (s *Server) seeFormat(value []byte) {
+	err := s.checkFormat(value)
+	if err == nil {
+		return
+	}
+	s.stopped = true // grants nothing in the meantime
+	s.fail(err)
+}
+
+// fail ends Run with err, unless something else ends it already.
+func (s *Server) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// untouchable reports whether the store is one that this server must not touch.
+func untouchable(err error) bool {
+	var foreign *ForeignError
+	var format *FormatError
+	return errors.As(err, &foreign) || errors.As(err, &format)
 }
 
 // endRestored ends all holds and sessions that a restore brought back, once for
@@ -90,7 +154,7 @@ func (s *Server) endRestored(ctx context.Context) error {
 	defer cancel()
 	key := s.keys.restored(s.config.Restored)
 	resp, err := s.store.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		If(absent(key)).
 		Then(
 			clientv3.OpDelete(s.keys.holds(), clientv3.WithPrefix()),
 			clientv3.OpDelete(s.keys.sessions(), clientv3.WithPrefix()),

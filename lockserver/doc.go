@@ -21,6 +21,8 @@
 //	base      what is added to a revision to make a token; absent means 0
 //	cluster   the id of the deployment that owns the prefix; a server of another
 //	          one ends with a [*ForeignError]
+//	format    the major version of all this; a build that does not know it ends
+//	          with a [*FormatError]
 //	closed    why granting is closed on all servers, until the floor is raised
 //	restored/<id>
 //	          that the holds of a restored store have been ended

@@ -9,9 +9,16 @@ import (
 	"github.com/fenced/fenced/lockserver/internal/queue"
 )
 
-// formatVersion is what this build writes. Readers ignore fields they do not know
-// and refuse a value of a newer version: its meaning may have changed.
+// formatVersion is the major version of what this build writes: in each value that
+// has fields, and for the prefix as a whole in the key format. Readers ignore fields
+// that they do not know, so a field may be added at any time. A change after which an
+// older build would misread the store takes the next number, and the server that
+// makes it puts that number into format in the same transaction; older builds end
+// then, see [FormatError].
 const formatVersion = 1
+
+// formatText is the value of the key format.
+const formatText = "1"
 
 // keyspace is the layout under one prefix; doc.go lists the keys.
 type keyspace struct{ prefix string }
@@ -23,6 +30,7 @@ func (k keyspace) sessions() string             { return k.prefix + "s/" }
 func (k keyspace) ends() string                 { return k.prefix + "ends" }
 func (k keyspace) base() string                 { return k.prefix + "base" }
 func (k keyspace) cluster() string              { return k.prefix + "cluster" }
+func (k keyspace) format() string               { return k.prefix + "format" }
 func (k keyspace) closed() string               { return k.prefix + "closed" }
 func (k keyspace) restored(id string) string    { return k.prefix + "restored/" + id }
 
@@ -36,6 +44,7 @@ const (
 	endsKey
 	baseKey
 	clusterKey
+	formatKey
 	closedKey
 	restoredKey
 )
@@ -53,6 +62,8 @@ func (k keyspace) parse(key []byte) (kind keyKind, ref queue.Ref) {
 		return baseKey, ref
 	case rest == "cluster":
 		return clusterKey, ref
+	case rest == "format":
+		return formatKey, ref
 	case rest == "closed":
 		return closedKey, ref
 	case strings.HasPrefix(rest, "restored/"):

@@ -123,8 +123,8 @@ func (s *Server) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if foreign(err) {
-			s.failed <- err
+		if untouchable(err) {
+			s.fail(err)
 			return
 		}
 		s.mu.Lock()
@@ -334,6 +334,8 @@ func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
 		}
 	case clusterKey:
 		s.mirror.cluster = string(kv.Value)
+	case formatKey:
+		s.seeFormat(kv.Value)
 	case closedKey:
 		s.seeClosed(kv.Value)
 	case restoredKey:

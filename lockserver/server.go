@@ -83,7 +83,8 @@ func New(config Config) (*Server, error) {
 // Run serves until ctx ends, then answers open requests with shutting_down,
 // waits for them at most 3 s, and returns when no goroutine of the server is
 // left. Held holds stay held and kept places stay in the queue. It may be called
-// once. A store of another deployment ends it with a [*ForeignError].
+// once. A store of another deployment ends it with a [*ForeignError], one of a newer
+// major version with a [*FormatError].
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.openIssued(); err != nil {
 		return err
