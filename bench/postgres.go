@@ -71,36 +71,50 @@ func installPostgres(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// fences measures one-row updates, one client and one round trip each: plain, with
-// the guard table, with the fence in a column. A plain UPDATE outside a BEGIN is a
-// transaction of its own, as the batch of guard and update is.
+// fences measures one-row updates of one client, each in a transaction from BEGIN to
+// COMMIT: plain, with the guard in the same round trip, with the fence in a column.
+// Beside them stand the plain UPDATE that is a transaction by itself and the batch of
+// guard and UPDATE, one round trip each.
 func (s *suite) fences(ctx context.Context, pool *pgxpool.Pool) error {
 	var token atomic.Int64
-	claim := func() tokens.Claim {
+	next := func() (tokens.Claim, int64) {
 		t := token.Add(1)
-		return tokens.Claim{Resource: fmt.Sprintf("account/%d", t%pgRows), Token: tokens.Token(t)}
+		return tokens.Claim{Resource: fmt.Sprintf("account/%d", t%pgRows), Token: tokens.Token(t)}, t % pgRows
 	}
-	plain := func(ctx context.Context) error {
-		_, err := pool.Exec(ctx, "UPDATE plain SET balance = balance + 1 WHERE id = $1", token.Add(1)%pgRows)
+	within := func(update func(context.Context, pgx.Tx) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return update(ctx, tx) })
+		}
+	}
+	plain := func(ctx context.Context, db pgfence.Querier) error {
+		_, row := next()
+		_, err := db.Exec(ctx, "UPDATE plain SET balance = balance + 1 WHERE id = $1", row)
 		return err
 	}
-	guard := func(ctx context.Context) error {
+	guard := func(ctx context.Context, db interface {
+		SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+	}) error {
 		var b pgx.Batch
-		c := claim()
-		if err := pgfence.Queue(&b, c); err != nil {
+		claim, row := next()
+		if err := pgfence.Queue(&b, claim); err != nil {
 			return err
 		}
-		b.Queue("UPDATE plain SET balance = balance + 1 WHERE id = $1", int64(c.Token)%pgRows)
-		return pgfence.Classify(pool.SendBatch(ctx, &b).Close())
+		b.Queue("UPDATE plain SET balance = balance + 1 WHERE id = $1", row)
+		return pgfence.Classify(db.SendBatch(ctx, &b).Close())
 	}
-	column := func(ctx context.Context) error {
-		c := claim()
-		row := pgfence.Row{Table: pgx.Identifier{"fenced_column"}, KeyColumn: "id", Key: int64(c.Token) % pgRows}
-		_, err := row.Update(ctx, pool, c, "balance = balance + 1")
+	column := func(ctx context.Context, db pgfence.Querier) error {
+		claim, key := next()
+		row := pgfence.Row{Table: pgx.Identifier{"fenced_column"}, KeyColumn: "id", Key: key}
+		_, err := row.Update(ctx, db, claim, "balance = balance + 1")
 		return err
 	}
 	got, err := s.measureAll(ctx, []measure{
-		p50Of("pg_update_plain_us", plain), p50Of("pg_update_guard_us", guard), p50Of("pg_update_column_us", column),
+		p50Of("pg_update_plain_us", within(func(ctx context.Context, tx pgx.Tx) error { return plain(ctx, tx) })),
+		p50Of("pg_update_guard_us", within(func(ctx context.Context, tx pgx.Tx) error { return guard(ctx, tx) })),
+		p50Of("pg_update_column_us", within(func(ctx context.Context, tx pgx.Tx) error { return column(ctx, tx) })),
+		p50Of("pg_autocommit_plain_us", func(ctx context.Context) error { return plain(ctx, pool) }),
+		p50Of("pg_autocommit_guard_us", func(ctx context.Context) error { return guard(ctx, pool) }),
+		p50Of("pg_autocommit_column_us", func(ctx context.Context) error { return column(ctx, pool) }),
 	})
 	if err != nil {
 		return err

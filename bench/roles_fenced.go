@@ -10,7 +10,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -93,7 +95,37 @@ func serveFenced(ctx context.Context, dir string, c *console) error {
 		return err
 	}
 	defer serveHTTP(handler, listener)()
-	return c.talk(address{listener.Addr().String()}, inspect)
+	return c.talk(address{listener.Addr().String()}, func(verb string, args []string) (any, error) {
+		if verb == "hold" && len(args) == 1 {
+			n, err := strconv.Atoi(args[0])
+			return nil, errors.Join(err, e.hold(ctx, n))
+		}
+		return inspect(verb, args)
+	})
+}
+
+// hold acquires n locks, each for an hour and on a lease of its own.
+func (e *engine) hold(ctx context.Context, n int) error {
+	const workers = 256
+	var next atomic.Int64
+	failed := make(chan error, workers)
+	for range workers {
+		go func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				_, err := e.Acquire(ctx, lockserver.AcquireRequest{Lock: fmt.Sprintf("bench/many/%d", i), Owner: "bench", TTL: time.Hour})
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	var errs []error
+	for range workers {
+		errs = append(errs, <-failed)
+	}
+	return errors.Join(errs...)
 }
 
 // serveHTTP returns what ends it.
