@@ -114,7 +114,7 @@ func TestDoctor_Server(t *testing.T) {
 		"closed":      {func(st *clientsdk.Status) { st.Floor, st.Ready, st.NotReady = "closed", false, "token_floor" }, "granting is closed", "fencectl floor raise"},
 		"no quorum":   {func(st *clientsdk.Status) { st.Ready, st.NotReady, st.Leader = false, "no_quorum", "" }, "no_quorum; its store of 3 members has no leader", "fencectl status --addr"},
 		"lags":        {func(st *clientsdk.Status) { st.LagMS = 60_000 }, "1m0s", "fencectl members"},
-		"unprotected": {func(st *clientsdk.Status) { st.Floor = "unprotected" }, "issued-token file", "--issued-file"},
+		"unprotected": {func(st *clientsdk.Status) { st.Floor = "unprotected" }, "no issued-token file", "restart it once"},
 		"version":     {func(st *clientsdk.Status) { st.Version = "0.9.0" }, "0.9.0", "fencectl version"},
 		"old etcd":    {func(st *clientsdk.Status) { st.Store.EtcdVersion = "3.7.0" }, "etcd's version 3.7.0 has faults", "upgrade etcd"},
 		"nearly full": {func(st *clientsdk.Status) { st.Store.Bytes = 7 << 30 }, "7.0 GiB of the 8.0 GiB", "fencectl compact --addr http://n1"},

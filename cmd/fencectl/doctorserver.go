@@ -125,7 +125,8 @@ func checkGrants(st *clientsdk.Status) (found []finding) {
 		found = append(found, finding{"the server has not heard from its store for " + lag.String(), "see its log and the network to the leader: fencectl members"})
 	}
 	if st.Floor == "unprotected" {
-		found = append(found, finding{"no issued-token file guards against a store that is rolled back", "start the server with --issued-file on a disk that is not restored with the store"})
+		found = append(found, finding{"the server had no issued-token file when it met its store: it cannot know whether that was rolled back before",
+			"restart it once, it keeps the file beside --data-dir; if the store may have been restored: fencectl floor raise"})
 	}
 	return found
 }
