@@ -5,6 +5,7 @@
 //	go run ./bench               all of it, in under 10 minutes; writes bench/RESULTS.md
 //	go run ./bench -quick -json  all of it in short rounds, in under 50 s; prints one JSON object
 //	go run ./bench -profile DIR  CPU and heap profiles of the server on each hot path
+//	go run ./bench -growth 1h    how the store's file grows under 10,000 cycles a second
 //
 // # How it measures
 //
@@ -18,8 +19,9 @@
 // of durability: etcd, ZooKeeper and fenced fsync before they answer, and Redis is
 // told to (appendfsync always). The load comes from this process, and is the same
 // for all: as many goroutines as clients, and each client with a connection of its
-// own; what v3lock gains where all share one is a figure beside it. fenced is the real binary, except where the inside of the server must be
-// seen (memory, profiles): there this binary runs the same packages.
+// own; what v3lock gains where all share one is a figure beside it. fenced is the
+// real binary, except where the inside of the server must be seen (memory, growth,
+// profiles): there this binary runs the same packages.
 //
 // A client that works over HTTP by hand writes requests and reads answers on a
 // plain connection, as wrk does; what the Go SDK costs on top is a figure of its

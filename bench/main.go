@@ -38,6 +38,7 @@ type options struct {
 	dir         string
 	out         string
 	profile     string
+	growth      time.Duration
 }
 
 func parse(args []string, errOut io.Writer) (options, error) {
@@ -50,6 +51,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "directory for the servers' data; it should be on a disk")
 	flags.StringVar(&o.out, "out", filepath.Join("bench", "RESULTS.md"), "file for the tables of a run of everything without -quick")
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the server on its hot paths into this directory, and measure nothing else")
+	flags.DurationVar(&o.growth, "growth", 0, "print how the store's file grows under 10,000 cycles a second for this long, and measure nothing else")
 	err := flags.Parse(args)
 	if err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("bench takes no arguments, only flags")
@@ -74,6 +76,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	debug.SetGCPercent(400)
 	if o.profile != "" {
 		return profile(ctx, o.profile, dir, out)
+	}
+	if o.growth > 0 {
+		return growth(ctx, o.growth, filepath.Join(dir, "data"), out)
 	}
 	sc := fullScale
 	if o.quick {

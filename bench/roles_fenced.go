@@ -21,11 +21,21 @@ import (
 	"github.com/fenced/fenced/lockserver/embedded"
 )
 
-// engine is a lock engine on its own embedded etcd, which nobody compacts: no run
-// is long enough to need it.
+// engine is a lock engine on its own embedded etcd, which nobody compacts unless
+// upkeep runs.
 type engine struct {
 	*lockserver.Server
+	node *embedded.Node
 	stop func()
+}
+
+// upkeep compacts the store as fenced serve does, until ctx ends.
+func (e *engine) upkeep(ctx context.Context) {
+	revision := func() int64 {
+		st, _ := e.Status(ctx) // its error is nil
+		return st.Revision
+	}
+	e.node.Upkeep(ctx, revision, slog.New(slog.DiscardHandler))
 }
 
 func startEngine(ctx context.Context, dir string) (*engine, error) {
@@ -42,7 +52,7 @@ func startEngine(ctx context.Context, dir string) (*engine, error) {
 	run, cancelRun := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Run(run) }) // its failure shows in the calls
-	e := &engine{server, func() {
+	e := &engine{server, node, func() {
 		cancelRun()
 		running.Wait()
 		_ = node.Close()
