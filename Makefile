@@ -5,9 +5,10 @@ BIN      := bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  := -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-fast race10 demo lint fuzz need-postgres need-peers clean
+.PHONY: help build run test test-fast race10 demo lab bench lint fuzz dist need-postgres need-peers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,10 +41,11 @@ bench: need-postgres ## Measure fenced beside etcd, ZooKeeper, Redis and Postgre
 	-@.ci/need zookeeper /usr/share/zookeeper/bin/zkServer.sh
 	$(GO) run ./bench
 
-lint: ## gofmt, go vet and staticcheck
+lint: ## gofmt, go vet, staticcheck and govulncheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	@GO='$(GO)' .ci/vulncheck $(GOVULNCHECK)
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
@@ -52,6 +54,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
 		done; \
 	done
+
+dist: ## Build the release archives of both programs for six platforms into dist/
+	@GO='$(GO)' .ci/dist '$(VERSION)' '$(LDFLAGS)'
 
 need-postgres:
 	@.ci/need postgresql initdb /usr/lib/postgresql/*/bin/initdb
