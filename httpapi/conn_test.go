@@ -57,22 +57,27 @@ func TestWaiter_that_left_is_never_granted(t *testing.T) {
 		return conn.Close()
 	}
 	for name, tt := range map[string]struct {
-		dial  func(*testing.T) (*client, func() net.Conn)
-		leave func(net.Conn) error
+		dial    func(*testing.T) (*client, func() net.Conn)
+		leave   func(net.Conn) error
+		headers []string
 	}{
-		"closed":      {plain, net.Conn.Close},
-		"half-closed": {plain, func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() }},
-		"reset":       {plain, reset},
+		"closed":      {dial: plain, leave: net.Conn.Close},
+		"half-closed": {dial: plain, leave: func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() }},
+		"reset":       {dial: plain, leave: reset},
+		// The server says 100 Continue before it reads the body. A close with that unread
+		// is a reset.
+		"closed, with bytes unread":      {plain, net.Conn.Close, []string{"Expect: 100-continue"}},
+		"half-closed, with bytes unread": {plain, func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() }, []string{"Expect: 100-continue"}},
 		// A TLS half-close is a record like any other until net/http has read it: it is
 		// seen soon, and no promise is made.
-		"TLS, closed": {overTLS, net.Conn.Close},
-		"TLS, reset":  {overTLS, func(conn net.Conn) error { return reset(conn.(*tls.Conn).NetConn()) }},
+		"TLS, closed": {dial: overTLS, leave: net.Conn.Close},
+		"TLS, reset":  {dial: overTLS, leave: func(conn net.Conn) error { return reset(conn.(*tls.Conn).NetConn()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, dial := tt.dial(t)
 			for range rounds() {
-				leaveBeforeGrant(t, c, dial(), tt.leave)
+				leaveBeforeGrant(t, c, dial(), tt.leave, tt.headers...)
 			}
 		})
 	}
@@ -101,11 +106,11 @@ func overTLS(t *testing.T) (*client, func() net.Conn) {
 }
 
 // leaveBeforeGrant lets a waiter leave while the holder releases.
-func leaveBeforeGrant(t *testing.T, c *client, conn net.Conn, leave func(net.Conn) error) {
+func leaveBeforeGrant(t *testing.T, c *client, conn net.Conn, leave func(net.Conn) error, headers ...string) {
 	t.Helper()
 	defer conn.Close()
 	holder := c.acquire(t, "lock", "")
-	if _, err := io.WriteString(conn, rawPost("/v1/holds", acquireBody("lock", `,"wait":"30s","ttl":"1h"`))); err != nil {
+	if _, err := io.WriteString(conn, rawPost("/v1/holds", acquireBody("lock", `,"wait":"30s","ttl":"1h"`), headers...)); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitWaiters(t, "lock", 1)
