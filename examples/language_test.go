@@ -19,17 +19,18 @@ var simulated = []string{
 
 // stalls stops one worker that writes over HTTP past its lease, once after its last
 // look at the hold, so that only the store can refuse it (412), and once before.
-func (p *place) stalls(pay ...string) {
+func (p *place) stalls(ttl string, pay ...string) {
 	p.t.Helper()
+	pay = append(pay, "--store", p.store)
 	for where, want := range map[string]string{
 		"write": "worker-a is refused by the store: token ",
 		"look":  "worker-a stops before the write: ",
 	} {
-		a := p.start(append(pay[:len(pay):len(pay)], "--store", p.store, "--owner", "worker-a", "--stall", where)...)
+		a := p.start(append(pay[:len(pay):len(pay)], "--owner", "worker-a", "--stall", where, "--ttl", ttl)...)
 		if err := a.WaitStopped(p.t.Context()); err != nil {
 			p.t.Fatal(err)
 		}
-		p.prints([]string{"worker-b has paid with token"}, append(pay[:len(pay):len(pay)], "--store", p.store, "--owner", "worker-b")...)
+		p.prints([]string{"worker-b has paid with token"}, append(pay[:len(pay):len(pay)], "--owner", "worker-b")...)
 		if err := a.Signal(syscall.SIGCONT); err != nil {
 			p.t.Fatal(err)
 		}
@@ -37,13 +38,13 @@ func (p *place) stalls(pay ...string) {
 	}
 }
 
-// keeps wants a program that holds the lock "kept" with a TTL of 1 s to have it for
+// keeps wants a program that holds the lock "kept" with a TTL of 3 s to have it for
 // longer, by renewals, and to say that it is lost once it was broken.
 func (p *place) keeps(args ...string) {
 	p.t.Helper()
 	process := p.start(args...)
 	token := strings.TrimPrefix(p.line(process, "token "), "token ")
-	time.Sleep(1600 * time.Millisecond) // more than the TTL, and the margin of expiry, must pass
+	time.Sleep(4 * time.Second) // more than the TTL, and the margin of expiry, must pass
 	if now := p.holder("kept"); fmt.Sprint(now) != token {
 		p.t.Errorf("after the first TTL token %d holds the lock, want %s", now, token)
 	}

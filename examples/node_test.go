@@ -10,7 +10,7 @@ import (
 const keptJS = `
 const { acquire, Lost } = require('./fenced');
 (async () => {
-  const hold = await acquire('kept', { owner: 'kept.js', ttl: 1000 });
+  const hold = await acquire('kept', { owner: 'kept.js', ttl: 3000 });
   console.log('token', hold.token);
   try {
     for (; ;) { hold.check(); await new Promise((done) => setTimeout(done, 20)); }
@@ -28,7 +28,7 @@ func TestNode_HTTP(t *testing.T) {
 	p := newPlace(t, "node")
 	p.prints([]string{"I hold orders/42 with token"}, node, "quickstart.js")
 	p.prints([]string{"has paid with token"}, node, "pay.js", "--store", p.store)
-	p.stalls(node, "pay.js", "--ttl", "1000")
+	p.stalls("3000", node, "pay.js")
 	p.keeps(node, "-e", keptJS)
 	p.givesUp(node, "pay.js", "--store", p.store)
 }

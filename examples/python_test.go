@@ -9,7 +9,7 @@ import (
 // kept is a Python program that holds a lock until it is lost.
 const kept = `
 import fenced, time
-hold = fenced.acquire("kept", "kept.py", ttl=1)
+hold = fenced.acquire("kept", "kept.py", ttl=3)
 print("token", hold.token, flush=True)
 try:
     while hold.check():
@@ -25,7 +25,7 @@ func TestPython(t *testing.T) {
 	p.env = append(p.env, "PYTHONDONTWRITEBYTECODE=1")
 	p.prints([]string{"I hold orders/42 with token"}, python, "quickstart.py")
 	p.prints(simulated, python, "simulate.py")
-	p.stalls(python, "pay.py", "--ttl", "1")
+	p.stalls("3", python, "pay.py")
 	p.keeps(python, "-c", kept)
 	p.givesUp(python, "pay.py")
 }

@@ -10,7 +10,7 @@ const { Client } = require('pg');
 
 function start(owner, ...flags) {
   const program = path.join(__dirname, 'pay.js');
-  const child = spawn(process.execPath, [program, '--ttl', '1000', '--owner', owner, ...flags], {
+  const child = spawn(process.execPath, [program, '--owner', owner, ...flags], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   child.stdout.pipe(process.stdout, { end: false });
@@ -20,7 +20,7 @@ function start(owner, ...flags) {
 // play runs both workers and resolves to the exit code of the one that stalls.
 async function play(title, ...flags) {
   console.log(`\n${title}`);
-  const a = start('worker-a', ...flags);
+  const a = start('worker-a', '--ttl', '2000', ...flags);
   const ended = once(a, 'exit');
   await once(a.stdout, 'data'); // it holds the lock, and stops itself next
   const [code] = await once(start('worker-b'), 'exit');

@@ -9,13 +9,13 @@ import sys
 
 import psycopg
 
-PAY = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "pay.py"), "--ttl", "1"]
+PAY = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "pay.py")]
 
 
 def play(title, *stalled):
     """Runs both workers and returns how the stalled one exited."""
     print(f"\n{title}", flush=True)
-    a = subprocess.Popen([*PAY, "--owner", "worker-a", *stalled])
+    a = subprocess.Popen([*PAY, "--owner", "worker-a", "--ttl", "2", *stalled])
     _, status = os.waitpid(a.pid, os.WUNTRACED)
     if not os.WIFSTOPPED(status):
         sys.exit("worker-a did not stall")

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +18,8 @@ import (
 )
 
 func workCmd(open openFunc) *cobra.Command {
-	var server, name string
+	var servers []string
+	var name, keyFile string
 	var fault faultFlags
 	cfg := rewards.WorkerConfig{}
 	cmd := &cobra.Command{
@@ -29,7 +33,11 @@ func workCmd(open openFunc) *cobra.Command {
 				return err
 			}
 			defer pool.Close()
-			locks, err := clientsdk.New(clientsdk.Config{Endpoints: []string{server}, Owner: name, TTL: cfg.TTL})
+			key, err := readKey(keyFile)
+			if err != nil {
+				return err
+			}
+			locks, err := clientsdk.New(clientsdk.Config{Endpoints: servers, APIKey: key, Owner: name, TTL: cfg.TTL})
 			if err != nil {
 				return err
 			}
@@ -43,7 +51,8 @@ func workCmd(open openFunc) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&server, "server", "http://127.0.0.1:7420", "base URL of the lock service")
+	f.StringSliceVar(&servers, "server", []string{"http://127.0.0.1:7420"}, "base URL of the lock service; several where it has several servers")
+	f.StringVar(&keyFile, "api-key-file", "", "file with the API key for the lock service, where it asks for one")
 	f.StringVar(&name, "name", "", "who this worker is, for people (default: made by the SDK)")
 	f.DurationVar(&cfg.TTL, "ttl", 15*time.Second, "TTL of a reward's lock")
 	f.DurationVar(&cfg.LockWait, "lock-wait", 0, "how long to wait for a reward's lock (default 2 x ttl)")
@@ -53,6 +62,18 @@ func workCmd(open openFunc) *cobra.Command {
 	f.BoolVar(&cfg.ForgetHold, "forget-hold", false, "write with a context that outlives the hold, as code that forgot would")
 	fault.register(f)
 	return cmd
+}
+
+// readKey returns the key in the file; no file is no key.
+func readKey(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--api-key-file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 func work(ctx context.Context, cfg rewards.WorkerConfig, out *printer) error {
