@@ -9,9 +9,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/internal/demo/stage"
@@ -34,14 +37,24 @@ func defaultChaos() time.Duration {
 // chaos is all the faults at random, over a whole season's week.
 type chaos struct {
 	*play
-	stage *stage.Stage
 	items string
 	locks *faultproxy.Proxy
-	db    *deaf
+	db    *deaf // before the processes
+	own   *deaf // before the test's own pool
 	dice  *rand.Rand
 	// cast are the processes at work; each end is followed by a new one.
 	cast map[string]*stage.Process
+
+	// The ledger's PostgreSQL with its standby, and that of the item server.
+	primary  primary
+	standby  *standby
+	external primary
+
+	open sync.WaitGroup // transactions that are held open
 }
+
+// promotions is how often a standby is promoted: copying the next one takes a while.
+const promotions = 12 * time.Second
 
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -53,10 +66,16 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("-chaos-seed=%d", seed)
 	c := newChaos(t, seed)
-	end := time.Now().Add(*chaosFor)
+	server := c.Server
+	c.Server = c.locks.URL()
+	end, promote := time.Now().Add(*chaosFor), time.Now().Add(promotions/3)
 	for round := 0; time.Now().Before(end); round++ {
 		if round%20 == 0 { // the inbox never runs dry: there is always somebody to forget
 			c.deliver(t, rewards.Season(nextWeek(), 70)...)
+		}
+		if time.Now().After(promote) {
+			c.failOver(t)
+			promote = time.Now().Add(promotions)
 		}
 		c.strike(t)
 		time.Sleep(time.Duration(c.dice.IntN(300)) * time.Millisecond) // the rhythm is part of the faults
@@ -64,8 +83,9 @@ func TestChaos(t *testing.T) {
 	for n := len(c.owed); n < 2_000; n = len(c.owed) {
 		c.deliver(t, rewards.Season(nextWeek(), 700)...)
 	}
+	c.open.Wait()
 	c.locks.Partition(false)
-	c.Server = c.stage.Server
+	c.Server = server
 	for name, p := range c.cast {
 		p.Kill()
 		delete(c.cast, name)
@@ -81,26 +101,105 @@ func TestChaos(t *testing.T) {
 
 func newChaos(t *testing.T, seed uint64) *chaos {
 	t.Helper()
+	s, others := openStage(t), openStage(t)
+	c := &chaos{
+		play: newPlay(t, s), dice: rand.New(rand.NewPCG(seed, seed)), cast: make(map[string]*stage.Process),
+		primary: s.Postgres, external: others.Postgres,
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+3*patience)
+	t.Cleanup(cancel)
+	c.ctx = ctx
+	items, err := others.ItemServer(c.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.items = forgetful(t, items)
+	c.standby = newStandby(t, c.ctx, c.primary.TCPURL("postgres"))
+	own, dsn := newDeaf(t, c.DSN)
+	c.db, c.DSN = newDeaf(t, c.DSN)
+	c.own = own
+	if c.Pool, err = pgxpool.New(c.ctx, dsn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Pool.Close)
+	if c.locks, err = faultproxy.New(c.Server); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.locks.Close() })
+	return c
+}
+
+func openStage(t *testing.T) *stage.Stage {
+	t.Helper()
 	s, err := stage.Open(t.Context(), programs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	c := &chaos{play: newPlay(t, s), stage: s, dice: rand.New(rand.NewPCG(seed, seed)), cast: make(map[string]*stage.Process)}
-	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+3*patience)
-	t.Cleanup(cancel)
-	c.ctx = ctx
-	if c.items, err = s.ItemServer(c.ctx); err != nil {
+	return s
+}
+
+// failOver promotes the standby after it has heard nothing for a while. What is
+// forgotten then is delivered again: nobody has told the broker that it was done.
+func (c *chaos) failOver(t *testing.T) {
+	t.Helper()
+	c.open.Wait()
+	c.standby.stop()
+	c.deliver(t, rewards.Season(nextWeek(), 20)...)
+	for range 5 {
+		c.strike(t)
+		time.Sleep(time.Duration(c.dice.IntN(300)) * time.Millisecond)
+	}
+	c.open.Wait()
+	c.primary.Kill()
+	c.standby.promote(t, c.ctx)
+	c.primary = c.standby
+	to := c.primary.TCPURL(database(t, c.DSN))
+	c.own.lead(t, to)
+	c.db.lead(t, to)
+	c.Pool.Reset()
+	v, err := rewards.Verify(c.ctx, c.Pool, c.owed)
+	if err != nil {
 		t.Fatal(err)
 	}
-	c.items = forgetful(t, c.items)
-	c.db, c.DSN = newDeaf(t, c.DSN)
-	if c.locks, err = faultproxy.New(c.Server); err != nil {
-		t.Fatal(err)
+	c.deliver(t, v.Forgotten...)
+	c.standby = newStandby(t, c.ctx, c.primary.TCPURL("postgres"))
+}
+
+// crowd gives one reward to fifty consumers in five processes at once.
+func (c *chaos) crowd(t *testing.T) {
+	t.Helper()
+	r := one(t, 1)
+	for range 50 {
+		c.deliver(t, r)
 	}
-	t.Cleanup(func() { _ = c.locks.Close() })
-	c.Server = c.locks.URL()
-	return c
+	for i := range 5 {
+		name := fmt.Sprint("crowd-", i)
+		if p := c.cast[name]; p != nil {
+			p.Kill()
+		}
+		c.cast[name] = c.worker(t, name, "--drain=false", "--visibility", "3s", "--concurrency", "10")
+	}
+}
+
+// overtaken pays a reward in a transaction that stays open while later ones commit.
+// Its message is there too, so that it is owed whatever becomes of the transaction.
+func (c *chaos) overtaken(t *testing.T) {
+	t.Helper()
+	r := one(t, 1)
+	tx, err := c.Pool.Begin(c.ctx)
+	if err == nil {
+		err = insertPaid(c.play, tx, r)
+	}
+	c.deliver(t, r)
+	if err != nil {
+		return // PostgreSQL is just coming back
+	}
+	wait := time.Duration(c.dice.IntN(1000)) * time.Millisecond
+	c.open.Go(func() {
+		time.Sleep(wait)
+		_ = tx.Commit(c.ctx)
+	})
 }
 
 // forgetful returns the address of a proxy to the item server at url that loses
@@ -147,7 +246,7 @@ func (c *chaos) strike(t *testing.T) {
 		all = append(all, c.actor(t, fmt.Sprint("publisher-", i), true))
 	}
 	victim := all[c.dice.IntN(len(all))]
-	switch what := c.dice.IntN(22); {
+	switch what := c.dice.IntN(25); {
 	case what < 9: // paused: up to two and a half leases
 		faults.add("chaos: pause")
 		_ = victim.Signal(syscall.SIGSTOP)
@@ -173,10 +272,18 @@ func (c *chaos) strike(t *testing.T) {
 			c.db.keepAnswers(false)
 			c.db.cut()
 		})
+	case what < 22:
+		faults.add("chaos: fifty consumers of one message")
+		c.crowd(t)
+	case what < 23:
+		faults.add("chaos: outbox rows committed out of order")
+		c.overtaken(t)
 	default:
 		faults.add("chaos: PostgreSQL crashed and restarted")
-		if err := c.stage.Postgres.Restart(c.ctx); err != nil {
+		hit := []primary{c.primary, c.external}[c.dice.IntN(2)]
+		if err := hit.Restart(c.ctx); err != nil {
 			t.Fatal(err)
 		}
+		c.Pool.Reset() // its connections are gone, which it would find out one by one
 	}
 }

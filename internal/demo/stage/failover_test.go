@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +22,15 @@ import (
 	"github.com/fenced/fenced/internal/demo/stage"
 )
 
-// standby is a streaming replica of a stage's PostgreSQL.
+// primary is the PostgreSQL that a play writes to: the stage's own, or a standby
+// that was promoted.
+type primary interface {
+	Restart(ctx context.Context) error
+	Kill()
+	TCPURL(db string) string
+}
+
+// standby is a streaming replica of another PostgreSQL.
 type standby struct {
 	bin, dir, port string
 	cmd            *exec.Cmd
@@ -58,7 +67,9 @@ func newStandby(t *testing.T, ctx context.Context, primary string) *standby {
 		t.Fatalf("pg_basebackup: %v\n%s", err, out)
 	}
 	t.Cleanup(s.stop)
-	s.start(t, ctx)
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
@@ -77,30 +88,60 @@ func (s *standby) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (s *standby) start(t *testing.T, ctx context.Context) {
-	t.Helper()
+func (s *standby) start(ctx context.Context) error {
 	s.cmd = s.command("postgres", "-D", s.data(), "-k", s.dir, "-h", "127.0.0.1", "-p", s.port, "-c", "fsync=off")
 	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for {
 		conn, err := pgx.Connect(ctx, s.url)
 		if err == nil {
-			_ = conn.Close(ctx)
-			return
+			return conn.Close(ctx)
 		}
 		if ctx.Err() != nil {
-			t.Fatal(err)
+			return err
 		}
 		time.Sleep(10 * time.Millisecond) // it says nothing that could be waited for
 	}
 }
 
-func (s *standby) stop() {
+// promote starts a standby that was stopped, and makes it a primary.
+func (s *standby) promote(t *testing.T, ctx context.Context) {
+	t.Helper()
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var promoted bool
+	query(t, ctx, s.url, `SELECT pg_promote()`, &promoted)
+	if !promoted {
+		t.Fatal("the standby was not promoted")
+	}
+	faults.add("standby promoted without the last commits")
+}
+
+// Restart implements primary.
+func (s *standby) Restart(ctx context.Context) error {
+	s.Kill()
+	return s.start(ctx)
+}
+
+// Kill implements primary: an immediate shutdown, as a crash leaves it.
+func (s *standby) Kill() { s.end(syscall.SIGQUIT) }
+
+// TCPURL implements primary.
+func (s *standby) TCPURL(db string) string {
+	u, _ := url.Parse(s.url) // it was made by a URL
+	u.Path = "/" + db
+	return u.String()
+}
+
+func (s *standby) stop() { s.end(syscall.SIGINT) } // fast shutdown
+
+func (s *standby) end(sig syscall.Signal) {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGINT) // fast shutdown
+	_ = s.cmd.Process.Signal(sig)
 	_ = s.cmd.Wait()
 	s.cmd = nil
 }
@@ -115,6 +156,16 @@ func query(t *testing.T, ctx context.Context, dsn, sql string, into any) {
 	if err := conn.QueryRow(ctx, sql).Scan(into); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
+}
+
+// database returns the name of the database at dsn.
+func database(t *testing.T, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(u.Path, "/")
 }
 
 // A standby is promoted that has not received the last commits. The ledger has
@@ -143,17 +194,9 @@ func TestPostgres_failover_loses_the_last_commits(t *testing.T) {
 	p.finish(t, p.publisher(t, "publisher", items))
 	p.told(t, items)
 	s.Postgres.Kill()
-	replica.start(t, p.ctx)
-	var promoted bool
-	query(t, p.ctx, replica.url, `SELECT pg_promote()`, &promoted)
-	faults.add("standby promoted without the last commits")
+	replica.promote(t, p.ctx)
 
-	u, err := url.Parse(p.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = net.JoinHostPort("127.0.0.1", replica.port)
-	after, err := s.OpenLedger(p.ctx, u.String())
+	after, err := s.OpenLedger(p.ctx, replica.TCPURL(database(t, p.DSN)))
 	if err != nil {
 		t.Fatal(err)
 	}

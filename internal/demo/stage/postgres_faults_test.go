@@ -18,8 +18,8 @@ import (
 // of it.
 type deaf struct {
 	listener net.Listener
-	target   string
 	mu       sync.Mutex
+	target   string
 	keep     bool
 	open     []net.Conn
 	copies   sync.WaitGroup
@@ -52,7 +52,10 @@ func (d *deaf) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", d.target)
+		d.mu.Lock()
+		target := d.target
+		d.mu.Unlock()
+		server, err := net.Dial("tcp", target)
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -91,6 +94,19 @@ func (d *deaf) keepAnswers(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keep = on
+}
+
+// lead sends all connections to the server at dsn from now on.
+func (d *deaf) lead(t *testing.T, dsn string) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	d.target = u.Host
+	d.mu.Unlock()
+	d.cut()
 }
 
 // cut ends all connections.
