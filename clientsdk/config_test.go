@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/clientsdk/internal/clock"
 	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/internal/certtest"
 )
@@ -186,4 +188,57 @@ func TestClient_RefusesWhatCannotBeSent(t *testing.T) {
 	if n := srv.Calls(sdktest.Acquire); n != 0 {
 		t.Errorf("%d calls were made", n)
 	}
+}
+
+// contextKey stands for what a tracer keeps in a context.
+type contextKey struct{}
+
+// watcher is a transport as a tracer's: it sees the caller's context.
+type watcher struct {
+	http.RoundTripper
+	mu   sync.Mutex
+	seen map[string]bool // by method and path, whether the caller's value was there
+}
+
+func (w *watcher) LeaseClock() clock.Instant { return clock.Go() }
+
+func (w *watcher) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	w.seen[opOf(r)] = r.Context().Value(contextKey{}) != nil
+	w.mu.Unlock()
+	return w.RoundTripper.RoundTrip(r)
+}
+
+// A trace of the caller goes on in the given http.Client, through every call that is
+// made for the caller, a release with a context that is over among them.
+func TestClient_CarriesTheCallersContext(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		w := &watcher{RoundTripper: b.srv.Transport(), seen: map[string]bool{}}
+		client := b.clientWith(func(cfg *clientsdk.Config) { cfg.HTTPClient = &http.Client{Transport: w} })
+		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), contextKey{}, true))
+		h, err := client.Acquire(ctx, "l", opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := client.Lock(ctx, "l"); err != nil {
+			b.Fatal(err)
+		}
+		if h.Context().Value(contextKey{}) == nil {
+			b.Error("the hold's context lacks the caller's values")
+		}
+		cancel()
+		if h.Context().Err() != nil {
+			b.Error("the end of the caller's context ended the hold")
+		}
+		if err := h.Release(ctx); err != nil {
+			b.Fatal(err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, op := range []string{"POST /v1/holds", "GET /v1/lock", "DELETE /v1/holds/{id}"} {
+			if !w.seen[op] {
+				b.Errorf("%s was made without the caller's context: %v", op, w.seen)
+			}
+		}
+	})
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/clientsdk/sdktest"
+	"github.com/fenced/fenced/tokens"
+	"github.com/fenced/fenced/tokens/memfence"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,4 +125,29 @@ func ExampleServer_AddKey() {
 	var refused *clientsdk.APIError
 	fmt.Println(errors.As(err, &refused), refused.ErrCode)
 	// Output: true forbidden
+}
+
+// What the store under test must refuse: a write with a token that was superseded.
+func ExampleServer_Supersede() {
+	srv := sdktest.New()
+	defer srv.Close()
+	client, _ := clientsdk.New(srv.Config())
+	defer client.Close()
+	ctx, store := context.Background(), memfence.New()
+	write := func(token tokens.Token) error {
+		tx := store.Begin()
+		defer tx.Rollback()
+		if _, err := store.Advance(ctx, tx, tokens.Claim{Resource: "account/42", Token: token}); err != nil {
+			return err
+		}
+		return errors.Join(tx.Write("account/42", "10"), tx.Commit())
+	}
+
+	hold, _ := client.Acquire(ctx, "account/42", nil)
+	newer, _ := srv.Supersede("account/42") // while this process was paused
+	fmt.Println(write(newer))
+	fmt.Println(errors.Is(write(hold.Token()), tokens.ErrStale))
+	// Output:
+	// <nil>
+	// true
 }
