@@ -6,12 +6,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/fenced/fenced/tokens"
+	"github.com/fenced/fenced/tokens/internal/unit"
 )
 
 const errLockWaitTimeout = 1205
@@ -58,13 +57,13 @@ var classes = map[uint16]error{
 // It is meant for errors from before COMMIT was sent. What is lost at COMMIT has
 // an unknown outcome; [Commit] and [WithFence] tell the two apart.
 func Classify(err error) error {
-	if err == nil || classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || unit.Classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if class := classes[codeOf(err)]; class != nil {
 		return fmt.Errorf("%w: %w", class, err)
 	}
-	if connectionLost(err) {
+	if unit.ConnectionLost(err, driver.ErrBadConn, mysql.ErrInvalidConn) {
 		return fmt.Errorf("%w: %w", tokens.ErrRetryable, err)
 	}
 	return err
@@ -76,29 +75,6 @@ func codeOf(err error) uint16 {
 		return e.Number
 	}
 	return 0
-}
-
-func classified(err error) bool {
-	for _, class := range []error{tokens.ErrStale, tokens.ErrDuplicate, tokens.ErrInvalid, tokens.ErrBusy,
-		tokens.ErrRetryable, tokens.ErrUnknownOutcome, tokens.ErrUnfenced, tokens.ErrMissing} {
-		if errors.Is(err, class) {
-			return true
-		}
-	}
-	return false
-}
-
-// connectionLost reports whether err is about the connection, not about SQL.
-func connectionLost(err error) bool {
-	if _, ok := errors.AsType[net.Error](err); ok {
-		return true
-	}
-	for _, lost := range []error{driver.ErrBadConn, mysql.ErrInvalidConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
-		if errors.Is(err, lost) {
-			return true
-		}
-	}
-	return false
 }
 
 // interrupted are the errors that can come from a COMMIT that goes on without its

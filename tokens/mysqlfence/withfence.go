@@ -119,7 +119,7 @@ func run(ctx context.Context, tx *Tx, c tokens.Claim, fn func(ctx context.Contex
 // then rolls back by itself, and says of later statements that there is no
 // transaction.
 func whyEnded(ctx context.Context, err error) error {
-	if ended := ctx.Err(); ended != nil && Classify(err) == err && !classified(err) {
+	if ended := ctx.Err(); ended != nil && Classify(err) == err && !unit.Classified(err) {
 		return fmt.Errorf("%w: %w", ended, err)
 	}
 	return err

@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenced/fenced/tokens"
+	"github.com/fenced/fenced/tokens/internal/unit"
 )
 
 // SQLSTATEs that the functions and triggers of the schema raise. Their class is
@@ -71,7 +70,7 @@ var classes = map[string]error{
 // It is meant for errors from before COMMIT was sent. What is lost at COMMIT has
 // an unknown outcome; [WithFence] tells the two apart.
 func Classify(err error) error {
-	if err == nil || classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || unit.Classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -124,26 +123,10 @@ func staleFrom(pgErr *pgconn.PgError, err error) error {
 	return &tokens.StaleError{Resource: d.Resource, Presented: tokens.Token(d.Token), Current: tokens.Token(d.Current)}
 }
 
-func classified(err error) bool {
-	for _, class := range []error{tokens.ErrStale, tokens.ErrDuplicate, tokens.ErrInvalid, tokens.ErrBusy,
-		tokens.ErrRetryable, tokens.ErrUnknownOutcome, tokens.ErrUnfenced, tokens.ErrMissing} {
-		if errors.Is(err, class) {
-			return true
-		}
-	}
-	return false
-}
-
 // connectionLost reports whether err is about the connection, not about SQL.
 func connectionLost(err error) bool {
-	if _, ok := errors.AsType[net.Error](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		pgconn.SafeToRetry(err)
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	return connecting || unit.ConnectionLost(err) || pgconn.SafeToRetry(err)
 }
 
 // classifyCommit is Classify for the answer to COMMIT, where a lost connection
