@@ -5,6 +5,7 @@
 //	go run ./bench               all of it, in under 10 minutes; writes bench/RESULTS.md
 //	go run ./bench -quick -json  all of it in short rounds, in under 50 s; prints one JSON object
 //	go run ./bench -profile DIR  CPU and heap profiles of the server on each hot path
+//	go run ./bench -load 60s     10,000 requests a second, valid and not, and what is left of them
 //	go run ./bench -growth 1h    how the store's file grows under 10,000 cycles a second
 //
 // # How it measures

@@ -39,6 +39,7 @@ type options struct {
 	out         string
 	profile     string
 	growth      time.Duration
+	load        time.Duration
 }
 
 func parse(args []string, errOut io.Writer) (options, error) {
@@ -52,6 +53,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&o.out, "out", filepath.Join("bench", "RESULTS.md"), "file for the tables of a run of everything without -quick")
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the server on its hot paths into this directory, and measure nothing else")
 	flags.DurationVar(&o.growth, "growth", 0, "print how the store's file grows under 10,000 cycles a second for this long, and measure nothing else")
+	flags.DurationVar(&o.load, "load", 0, "send valid and invalid requests for this long, after a warm-up of 100 s, print what came back and what is left, and measure nothing else")
 	err := flags.Parse(args)
 	if err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("bench takes no arguments, only flags")
@@ -79,6 +81,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	if o.growth > 0 {
 		return growth(ctx, o.growth, filepath.Join(dir, "data"), out)
+	}
+	if o.load > 0 {
+		return underLoad(ctx, fullLoad(o.load), dir, out)
 	}
 	sc := fullScale
 	if o.quick {

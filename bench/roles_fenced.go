@@ -89,7 +89,9 @@ type memory struct {
 	ResidentKiB float64 `json:"resident_kib"`
 }
 
-// serveFenced is fenced serve with a view inside; see inspect.
+// serveFenced is fenced serve with a view inside: "hold N" acquires so many locks,
+// "upkeep" starts to drop old history, "footprint" answers what a load can leave
+// behind, and the rest is inspect's.
 func serveFenced(ctx context.Context, dir string, c *console) error {
 	e, err := startEngine(ctx, dir)
 	if err != nil {
@@ -106,9 +108,15 @@ func serveFenced(ctx context.Context, dir string, c *console) error {
 	}
 	defer serveHTTP(handler, listener)()
 	return c.talk(address{listener.Addr().String()}, func(verb string, args []string) (any, error) {
-		if verb == "hold" && len(args) == 1 {
+		switch {
+		case verb == "hold" && len(args) == 1:
 			n, err := strconv.Atoi(args[0])
 			return nil, errors.Join(err, e.hold(ctx, n))
+		case verb == "upkeep":
+			go e.upkeep(ctx)
+			return nil, nil
+		case verb == "footprint":
+			return e.footprint(ctx)
 		}
 		return inspect(verb, args)
 	})
