@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -9,15 +11,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-)
-
-// Control sequences of every terminal that is in use.
-const (
-	enterScreen = "\x1b[?1049h\x1b[?25l" // the other screen, no cursor
-	leaveScreen = "\x1b[?25h\x1b[?1049l"
-	topLeft     = "\x1b[H"
-	reverse     = "\x1b[7m"
-	plain       = "\x1b[0m"
 )
 
 // screen is a terminal that shows one full page and tells each key at once.

@@ -14,6 +14,15 @@ import (
 	"github.com/fenced/fenced/clientsdk"
 )
 
+// Control sequences of every terminal that is in use.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l" // the other screen, no cursor
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	topLeft     = "\x1b[H"
+	reverse     = "\x1b[7m"
+	plain       = "\x1b[0m"
+)
+
 // topView is what top shows, and what the keys do to it. It is pure: time comes in as
 // an argument.
 type topView struct {
