@@ -257,7 +257,12 @@ func (s *Server) position(h *hold) int {
 
 func (s *Server) heldProblem(h *hold, waited time.Duration) error {
 	ms := waited.Milliseconds()
-	p := &problem{wire.Problem{Code: apierr.LockHeld, Waiters: len(s.queues[h.lock]) - 2, WaitedMS: &ms}}
+	p := &problem{wire.Problem{Code: apierr.LockHeld, WaitedMS: &ms}}
+	for i, o := range s.queues[h.lock] {
+		if i > 0 && o != h { // h may have left the queue already
+			p.Waiters++
+		}
+	}
 	if head := s.queues[h.lock][0]; head != h {
 		p.Holder = holderBody(head)
 	}

@@ -79,8 +79,14 @@ func tryLeavesNothing(b *bundle) {
 	b.acquire("", nil).is(http.StatusCreated)
 	b.acquire("", nil).refuses(apierr.LockHeld)
 	b.acquire(newKey(), nil).refuses(apierr.LockHeld)
-	if info := b.info(); info.Waiters != 0 {
-		b.Errorf("%d waiters after two tries", info.Waiters)
+	b.acquire(newKey(), queue).is(http.StatusAccepted)
+	for _, key := range []string{"", newKey()} {
+		if p := b.acquire(key, nil).refuses(apierr.LockHeld); p.Waiters != 1 || p.WaitedMS == nil {
+			b.Errorf("a try behind one waiter is told of %d, waited %v", p.Waiters, p.WaitedMS)
+		}
+	}
+	if info := b.info(); info.Waiters != 1 {
+		b.Errorf("%d waiters after four tries behind one", info.Waiters)
 	}
 }
 
