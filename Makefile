@@ -8,7 +8,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-fast race10 demo lab bench lint fuzz dist need-postgres need-peers clean
+.PHONY: help build run test test-fast test-compose race10 demo lab bench lint fuzz dist need-postgres need-peers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,11 @@ test: need-postgres need-peers ## Run every test with the race detector; install
 
 test-fast: ## Run the tests without the race detector
 	$(GO) test ./...
+
+test-compose: need-postgres ## Start docker-compose.yml from images made here, and break it; skipped where no Docker engine answers
+	-@.ci/need prometheus prometheus
+	@if compose=$$(GO='$(GO)' .ci/need-compose); then FENCED_COMPOSE="$$compose" $(GO) test -count=1 -timeout 15m ./packaging/compose; \
+	else echo "test-compose: skipped"; fi
 
 race10: ## Run the core packages ten times in a row with the race detector
 	$(GO) test -race -count=10 -timeout 60m ./lockserver/... ./tokens/... ./clientsdk/... ./httpapi/...
@@ -68,6 +73,8 @@ need-peers:
 	-@.ci/need redis-server redis-server
 	-@.ci/need chromium chromium
 	-@.ci/need curl curl
+	-@.ci/need iproute2 ip
+	-@.ci/need prometheus promtool
 	-@.ci/need jq jq
 	-@.ci/need python3-psycopg /usr/lib/python3/dist-packages/psycopg/__init__.py
 	-@.ci/need nodejs node nodejs
