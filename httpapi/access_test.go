@@ -28,11 +28,11 @@ import (
 
 // keyring is a key file of a test.
 type keyring struct {
-	t    *testing.T
+	t    testing.TB
 	path string
 }
 
-func newKeyring(t *testing.T) keyring {
+func newKeyring(t testing.TB) keyring {
 	return keyring{t, filepath.Join(t.TempDir(), "keys.json")}
 }
 
@@ -377,6 +377,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, want := range []string{
 		`fenced_http_requests_total{operation="acquireHold",outcome="ok"} 1`,
+		`fenced_http_requests_total{operation="acquireHold",outcome="internal"} 0`,
 		`fenced_http_requests_total{operation="releaseHold",outcome="ok"} 1`,
 		`fenced_http_requests_total{operation="checkTokens",outcome="out_of_bounds"} 1`,
 		`fenced_http_request_seconds_count{operation="acquireHold"} 1`,

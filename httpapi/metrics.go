@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fenced/fenced/httpapi/keys"
+	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/lockserver"
 )
 
@@ -58,6 +59,8 @@ type meter struct {
 // of looks the operation's labels up once, not at every request.
 func (m *metrics) of(op *operation) *meter {
 	name := op.name()
+	// A series that begins with 1 has not increased: the first fault would raise no alert.
+	m.requests.WithLabelValues(name, string(apierr.Internal))
 	return &meter{
 		metrics: m, operation: name,
 		ok:      m.requests.WithLabelValues(name, "ok"),
