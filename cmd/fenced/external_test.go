@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -197,6 +198,26 @@ func TestExternal_ServersOfOneDeploymentShareAndOthersAreRefused(t *testing.T) {
 
 // TestExternal_TheSmallestRoleThatWorks gives the server's user readwrite on the
 // prefix and nothing else.
+// TestExternal_AStoreOfANewerMajorVersionIsRefused: people are told by which version it
+// was written, and what to start.
+func TestExternal_AStoreOfANewerMajorVersionIsRefused(t *testing.T) {
+	t.Parallel()
+	etcd := newEtcd(t)
+	etcd.start(t.TempDir())
+	config := etcd.config()
+	config.Listen = "127.0.0.1:0"
+	if _, err := etcd.dial().Put(t.Context(), config.Prefix+"format", "2"); err != nil {
+		t.Fatal(err)
+	}
+	program, err := New(config, io.Discard, new(logBuffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `is written in format "2", this build knows up to 1: start the version that wrote it`) {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestExternal_TheSmallestRoleThatWorks(t *testing.T) {
 	t.Parallel()
 	etcd := newEtcd(t)
