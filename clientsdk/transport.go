@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -270,7 +271,7 @@ func retryAfter(resp *http.Response) time.Duration {
 	if err != nil || n < 0 {
 		return 0
 	}
-	return time.Duration(n) * time.Second
+	return time.Duration(min(n, int(math.MaxInt64/time.Second))) * time.Second
 }
 
 // neverSent reports whether err arose before a byte of the request could leave.
