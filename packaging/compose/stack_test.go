@@ -24,7 +24,7 @@ import (
 const (
 	project = "fenced-compose-test"
 	// patience bounds the whole; each step takes seconds.
-	patience = 5 * time.Minute
+	patience = 8 * time.Minute
 )
 
 // stack is the deployment of docker-compose.yml, under ports of its own.
