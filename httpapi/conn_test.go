@@ -213,6 +213,29 @@ func TestServer_deadlines(t *testing.T) {
 			t.Errorf("got %q, error %v", rest, err)
 		}
 	})
+	t.Run("a client that sends a byte at a time is cut", func(t *testing.T) {
+		t.Parallel()
+		conn := dial(t)
+		answered := make(chan string, 1)
+		go func() {
+			text, _ := io.ReadAll(conn) // a reset is as good as an end
+			answered <- string(text)
+		}()
+		for _, b := range []byte(rawPost("/v1/holds", acquireBody("bytewise", ""))) {
+			select {
+			case text := <-answered:
+				if strings.Contains(text, " 201 ") {
+					t.Errorf("got %q", text)
+				}
+				return
+			case <-time.After(short / 10):
+			}
+			if _, err := conn.Write([]byte{b}); err != nil {
+				return // cut
+			}
+		}
+		t.Error("the request was taken whole")
+	})
 	t.Run("a client that never ends its body is cut", func(t *testing.T) {
 		t.Parallel()
 		conn := dial(t)

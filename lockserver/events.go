@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 )
 
 // eventsKept is how many events a server can replay to a subscriber that comes
@@ -81,13 +82,17 @@ type Subscription struct {
 }
 
 // Subscribe returns the events of locks whose names start with prefix: those
-// after the given id, or those to come where it is nil. It does not block.
+// after the given id, or those to come where it is nil. It blocks for an id that
+// another server has told and this one does not know of yet, for 1 s at most.
 // Errors: [ErrResync]; code no_quorum before the mirror is complete.
-func (s *Server) Subscribe(_ context.Context, prefix string, after *EventID) (*Subscription, error) {
+func (s *Server) Subscribe(ctx context.Context, prefix string, after *EventID) (*Subscription, error) {
 	if prefix != "" {
 		if err := validateText("prefix", prefix, 1, MaxLockName); err != nil {
 			return nil, err
 		}
+	}
+	if after != nil {
+		s.arrived(ctx, after.Revision)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,6 +108,30 @@ func (s *Server) Subscribe(_ context.Context, prefix string, after *EventID) (*S
 	}
 	sub.last = *after
 	return sub, nil
+}
+
+// arrived waits until the mirror is at rev, behindTimeout at most. Unlike reached it
+// takes the word of a caller for that revision, and so says nothing of a lag.
+func (s *Server) arrived(ctx context.Context, rev int64) {
+	late := time.NewTimer(behindTimeout)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		there, moved := s.mirror.rev >= rev, s.movedLocked()
+		s.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-moved:
+		case <-late.C:
+			return
+		case <-s.stopping:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // lostLocked reports whether events after id are gone.

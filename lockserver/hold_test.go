@@ -359,6 +359,37 @@ func TestServer_EventsResume(t *testing.T) {
 	}
 }
 
+// An id that another server told a moment ago is no lost one; one that nobody told is.
+func TestServer_EventsResumeWhereTheMirrorIsBehind(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Server(t)
+	h := mustAcquire(t, s, try("a"))
+	told := lockserver.EventID{Revision: h.Revision + 1}
+	resumed := make(chan *lockserver.Subscription)
+	go func() {
+		sub, err := s.Subscribe(t.Context(), "", &told)
+		if err != nil {
+			t.Error(err)
+		}
+		resumed <- sub
+	}()
+	select {
+	case <-resumed:
+		t.Fatal("subscribed behind an event that has not come")
+	case <-time.After(100 * time.Millisecond):
+	}
+	mustRelease(t, s, h) // revision told
+	next := mustAcquire(t, s, try("a"))
+	if sub := <-resumed; sub != nil {
+		if e := nextEvent(t, sub, lockserver.EventGranted); e.Token != next.Token {
+			t.Errorf("behind the release comes %+v, want the grant of token %d", e, next.Token)
+		}
+	}
+	if _, err := s.Subscribe(t.Context(), "", &lockserver.EventID{Revision: next.Revision + 1000}); !errors.Is(err, lockserver.ErrResync) {
+		t.Errorf("got %v, want ErrResync", err)
+	}
+}
+
 // TestServer_RestartEndsWhatNobodyAsksFor is the fault of places that outlive a
 // server that was killed: their owners are gone, and they would be granted in turn
 // and block the lock for their whole TTL.
