@@ -381,7 +381,7 @@ func TestServer_EventsResumeWhereTheMirrorIsBehind(t *testing.T) {
 	mustRelease(t, s, h) // revision told
 	next := mustAcquire(t, s, try("a"))
 	if sub := <-resumed; sub != nil {
-		if e := nextEvent(t, sub, lockserver.EventGranted); e.Token != next.Token {
+		if e := nextEvent(t, &feed{sub: sub}, lockserver.EventGranted); e.Token != next.Token {
 			t.Errorf("behind the release comes %+v, want the grant of token %d", e, next.Token)
 		}
 	}
