@@ -358,10 +358,10 @@ func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time
 // to queue for it.
 func (s *Server) turn(ctx context.Context, l *local, until time.Time) (waited bool, err error) {
 	var over <-chan time.Time
-	for {
+	for slept := false; ; slept = true {
 		changed, queued, err := s.look(l)
 		if err != nil || changed == nil {
-			return waited, err
+			return waited || slept && queued, err // it may have slept through its time in the queue
 		}
 		if queued {
 			waited = true
@@ -386,8 +386,8 @@ func (s *Server) turn(ctx context.Context, l *local, until time.Time) (waited bo
 	}
 }
 
-// look returns a nil channel when it is the hold's turn, else the channel that is
-// closed at its next change and whether its put has been seen.
+// look returns a nil channel when it is the hold's turn and whether it had queued for
+// it, else the channel that is closed at its next change and whether it is queued.
 func (s *Server) look(l *local) (changed <-chan struct{}, queued bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,7 +397,7 @@ func (s *Server) look(l *local) (changed <-chan struct{}, queued bool, err error
 	case l.end != NotEnded:
 		return nil, false, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
 	case l.live && !l.unsaid && s.table.IsHead(l.hold):
-		return nil, false, nil
+		return nil, l.queued, nil
 	}
 	return l.watch(), l.live, nil
 }

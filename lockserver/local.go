@@ -23,6 +23,7 @@ type local struct {
 	calls   int // open calls on the lease (R10)
 
 	live    bool  // its put was seen
+	queued  bool  // it was not the holder at once
 	end     End   // set when its delete was seen
 	err     error // why the put failed
 	unsure  bool  // the put's outcome is unknown

@@ -430,6 +430,9 @@ func (s *Server) change(c queue.Change, r *revision, now time.Time) Event {
 	switch c.Kind {
 	case queue.Queued:
 		e.Kind = EventQueued
+		if l := s.locals[h.Ref]; l != nil {
+			l.queued = true
+		}
 		s.seen(h)
 	case queue.Granted:
 		e.Kind, e.Token = EventGranted, tokenOf(h.Token)
