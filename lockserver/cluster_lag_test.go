@@ -133,7 +133,9 @@ func TestCluster_AMemberThatIsRestoredFromASnapshotReadsAnew(t *testing.T) {
 	ended := mustAcquire(t, s, long)
 	waited := make(chan error, 1)
 	go func() {
-		_, err := s.Acquire(t.Context(), queueFor("kept", lockserver.MaxWait))
+		req := queueFor("kept", lockserver.MaxWait)
+		req.TTL = time.Hour // its lease must outlive the time that the member is cut off
+		_, err := s.Acquire(t.Context(), req)
 		waited <- err
 	}()
 	waitQueue(t, s, "kept", 1)
