@@ -42,7 +42,7 @@ func newStack(t *testing.T) *stack {
 	t.Helper()
 	tool := strings.Fields(os.Getenv("FENCED_COMPOSE"))
 	if len(tool) == 0 {
-		t.Skip("FENCED_COMPOSE does not name Compose v2: make test-compose sets it where a Docker engine answers")
+		t.Skip("FENCED_COMPOSE does not name Compose: make test-compose sets it where a Docker engine answers")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
