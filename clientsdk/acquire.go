@@ -325,15 +325,21 @@ func (a *attempt) abandon() {
 }
 
 // recall learns the id of a hold whose every answer was lost, by asking once more
-// under the same key without waiting, and deletes it. The order closes the gap: a
-// request of this attempt that is still on its way finds its key used up.
+// under the same key without waiting, and deletes it. It asks to keep the place: a
+// plain refusal would not tell the id of one that an earlier request of this attempt,
+// whose end the server has not seen yet, leaves in the queue. The order closes the
+// gap: a request that is still on its way finds its key used up.
 func (a *attempt) recall() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
+	ask := a.request(0)
+	body := ask.body.(wire.AcquireRequest)
+	body.KeepPlace = true
+	ask.body = body
 	var got wire.Hold
 	err := a.c.t.retry(ctx, releaseTimeout, func() error {
 		got = wire.Hold{}
-		_, err := a.c.t.exchange(ctx, a.request(0), &got)
+		_, err := a.c.t.exchange(ctx, ask, &got)
 		return err
 	})
 	if err == nil && got.Hold != "" {

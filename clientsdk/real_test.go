@@ -33,6 +33,7 @@ func TestReal(t *testing.T) {
 	t.Run("a dead connection", func(t *testing.T) { t.Parallel(); realDeadConnection(t, srv) })
 	t.Run("bad answers", func(t *testing.T) { t.Parallel(); realBadAnswers(t, srv) })
 	t.Run("a hundred waits", func(t *testing.T) { t.Parallel(); realHundredWaits(t, srv) })
+	t.Run("a waiter gives up", func(t *testing.T) { t.Parallel(); realWaiterGivesUp(t, srv) })
 	t.Run("events", func(t *testing.T) { t.Parallel(); realEvents(t, srv) })
 	t.Run("a frozen holder", func(t *testing.T) { t.Parallel(); realFrozenHolder(t, srv) })
 }
@@ -346,6 +347,33 @@ func realHundredWaits(t *testing.T, srv *sdktest.Process) {
 	client.Close()
 	if info := b.lock(t.Name()); info.State != "free" {
 		t.Errorf("lock is %s with %d waiters after all have left", info.State, info.Waiters)
+	}
+}
+
+// A waiter that gives up leaves no place, although the server has not seen the end of
+// its request when the client asks what became of it.
+func realWaiterGivesUp(t *testing.T, srv *sdktest.Process) {
+	b := realSetup(t, srv)
+	h, err := b.direct.Acquire(t.Context(), t.Name(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.proxy.Decide(func(r *http.Request) faultproxy.Fault { return faultproxy.Fault{KeepOpen: true} })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.client.Acquire(ctx, t.Name(), &clientsdk.AcquireOptions{PerHold: true}) // a session would take its place along
+	}()
+	b.awaitWaiters(t.Name(), 1)
+	cancel()
+	<-done
+	b.client.Close() // waits for what it does in the background
+	if info := b.lock(t.Name()); info.Waiters != 0 {
+		t.Errorf("%d waiters after the only one has left", info.Waiters)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

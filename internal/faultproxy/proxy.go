@@ -31,6 +31,8 @@ type Fault struct {
 	DropAnswer bool
 	// HalfAnswer sends the head and half of the body, then closes.
 	HalfAnswer bool
+	// KeepOpen does not tell the server when the client leaves.
+	KeepOpen bool
 	// CutAfter resets the connection, and gives up the request, after that time.
 	CutAfter time.Duration
 	_        struct{}
@@ -95,6 +97,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	defer p.served.Done()
 	f := (*p.decide.Load())(r)
 	ctx := r.Context()
+	if f.KeepOpen {
+		ctx = context.WithoutCancel(ctx)
+	}
 	if f.CutAfter > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.CutAfter)
