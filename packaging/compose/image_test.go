@@ -25,6 +25,15 @@ var images = map[string]string{
 
 const binariesImage = "fenced-test-binaries:latest"
 
+// removeImages leaves none of a run behind; what is not there is not missed.
+func removeImages() {
+	args := []string{"image", "rm", "--force", binariesImage}
+	for _, image := range images {
+		args = append(args, image)
+	}
+	_ = exec.Command("docker", args...).Run()
+}
+
 // buildImages makes the project's images by the Dockerfile, from binaries that are
 // built here: the engine cannot pull a compiler.
 func buildImages(t *testing.T, s *stack) {

@@ -54,6 +54,7 @@ func newStack(t *testing.T) *stack {
 		s.ports[name] = freePort(t)
 		s.env = append(s.env, name+"="+s.ports[name])
 	}
+	t.Cleanup(removeImages) // after the containers
 	t.Cleanup(s.down)
 	s.down() // what a killed run has left
 	return s
