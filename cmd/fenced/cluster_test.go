@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -174,10 +175,7 @@ func TestRestoreCommand_Refusals(t *testing.T) {
 	t.Parallel()
 	used := filepath.Join(t.TempDir(), "data")
 	_, _, stop := startProgram(t, used)
-	file := filepath.Join(t.TempDir(), "snapshot")
-	if err := os.WriteFile(file, []byte("no snapshot"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := snapshotOf(t, filepath.Join(t.TempDir(), "other"))
 	if _, err := runCommand(t, "restore", file, "--data-dir", used); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("into the directory of a running server: %v", err)
 	}
@@ -188,8 +186,12 @@ func TestRestoreCommand_Refusals(t *testing.T) {
 		t.Errorf("into a directory with data: %v", err)
 	}
 	fresh := filepath.Join(t.TempDir(), "data")
-	if _, err := runCommand(t, "restore", file, "--data-dir", fresh); err == nil {
-		t.Error("a file that is no snapshot was restored")
+	bad := filepath.Join(t.TempDir(), "snapshot")
+	if err := os.WriteFile(bad, []byte("no snapshot"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runCommand(t, "restore", bad, "--data-dir", fresh); !errors.Is(err, embedded.ErrBadSnapshot) {
+		t.Errorf("a file that is no snapshot: %v", err)
 	}
 	if _, err := runCommand(t, "restore", filepath.Join(t.TempDir(), "none"), "--data-dir", fresh); err == nil {
 		t.Error("a missing file was restored")

@@ -1,11 +1,8 @@
 package embedded
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,13 +25,17 @@ const RevisionBump = 1_000_000_000_000
 // those issued before, and all history is marked as compacted, so no watch of the
 // time before goes on as if nothing had happened. The holds of the snapshot are
 // ended by the first server that knows the id.
+//
+// The file is checked first, and the data gets its place when it is whole: a restore
+// that fails can be made again, and nothing of it can be served. A file that is no
+// whole snapshot is an error that matches [ErrBadSnapshot].
 func Restore(file string, config Config) (id string, err error) {
 	settings, err := config.settings()
 	if err != nil {
 		return "", err
 	}
-	if id, err = restoreID(file); err != nil {
-		return "", fmt.Errorf("embedded: restore: %w", err)
+	if id, err = checkSnapshot(file, config.Logger); err != nil {
+		return "", fmt.Errorf("embedded: restore %s: %w", file, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(settings.Dir), 0o700); err != nil {
 		return "", fmt.Errorf("embedded: restore: %w", err)
@@ -44,15 +45,13 @@ func Restore(file string, config Config) (id string, err error) {
 		return "", fmt.Errorf("embedded: restore into %s: %w", config.Dir, err)
 	}
 	defer func() { _ = lock.Close() }()
-	if entries, err := os.ReadDir(settings.Dir); len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("embedded: restore into %s: the directory must be empty or missing; move it away first", config.Dir)
+	unfinished, discard, err := unfinishedDir(settings.Dir)
+	if err != nil {
+		return "", fmt.Errorf("embedded: restore into %s: %w", config.Dir, err)
 	}
-	// The id comes first: data of a snapshot without it would be served as it is.
-	if err := writeID(restoredFile(settings.Dir), id); err != nil {
-		return "", fmt.Errorf("embedded: restore: %w", err)
-	}
+	defer discard()
 	err = snapshot.NewV3(zapTo(config.Logger)).Restore(snapshot.RestoreConfig{
-		SnapshotPath: file, OutputDataDir: settings.Dir,
+		SnapshotPath: file, OutputDataDir: unfinished,
 		Name: settings.Name, PeerURLs: []string{settings.AdvertisePeerUrls[0].String()},
 		InitialCluster: settings.InitialCluster,
 		// A token of its own keeps members of the time before out.
@@ -60,10 +59,59 @@ func Restore(file string, config Config) (id string, err error) {
 		// Both or neither: etcd ignores one without the other.
 		RevisionBump: RevisionBump, MarkCompacted: true,
 	})
+	if err == nil {
+		err = finish(unfinished, settings.Dir, id)
+	}
 	if err != nil {
 		return "", fmt.Errorf("embedded: restore %s: %w", file, err)
 	}
 	return id, nil
+}
+
+// memberDir is the one entry of a data directory of etcd.
+const memberDir = "member"
+
+// unfinishedDir makes a place within dir for data that is not whole. It is within and
+// not beside, because dir may be a mount point. One that a killed restore has left
+// there is replaced. discard removes it, and dir where it was made here and is empty.
+func unfinishedDir(dir string) (path string, discard func(), err error) {
+	const name = "restoring"
+	entries, err := os.ReadDir(dir)
+	made := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !made {
+		return "", nil, err
+	}
+	if len(entries) > 1 || len(entries) == 1 && entries[0].Name() != name {
+		return "", nil, errors.New("the directory must be empty or missing; move it away first")
+	}
+	path = filepath.Join(dir, name)
+	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
+		return "", nil, err
+	}
+	return path, func() {
+		_ = os.RemoveAll(path)
+		if made {
+			_ = os.Remove(dir) // fails where the restore did not
+		}
+	}, nil
+}
+
+// finish gives restored data its place.
+func finish(unfinished, dir, id string) error {
+	// The id comes first: data of a snapshot without it would be served as it is.
+	if err := writeID(restoredFile(dir), id); err != nil {
+		return err
+	}
+	err := os.Rename(filepath.Join(unfinished, memberDir), filepath.Join(dir, memberDir))
+	if err != nil {
+		_ = os.Remove(restoredFile(dir))
+		return err
+	}
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync() // not every system can
+		_ = d.Close()
+	}
+	return nil
 }
 
 // writeID writes a file that a lost machine keeps.
@@ -74,21 +122,6 @@ func writeID(path, id string) error {
 	}
 	_, err = f.WriteString(id + "\n")
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// restoreID derives the id from the snapshot's bytes: members that restore the
-// same file agree on it, and no snapshot can hold its own.
-func restoreID(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
-		return "", err
-	}
-	return strings.ToLower(base32.StdEncoding.EncodeToString(hash.Sum(nil)[:15])), nil
 }
 
 func restoredFile(dir string) string { return filepath.Clean(dir) + ".restored" }
