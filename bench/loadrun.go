@@ -56,7 +56,7 @@ type loadPlan struct {
 }
 
 func fullLoad(run time.Duration) loadPlan {
-	return loadPlan{rate: 10_000, clients: 256, warm: 100 * time.Second, run: run, settle: 90 * time.Second}
+	return loadPlan{rate: 10_000, clients: 256, warm: 180 * time.Second, run: run, settle: 90 * time.Second}
 }
 
 // maxGrowth is how much more the live heap may be after the load than before it, as

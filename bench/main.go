@@ -53,7 +53,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&o.out, "out", filepath.Join("bench", "RESULTS.md"), "file for the tables of a run of everything without -quick")
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the server on its hot paths into this directory, and measure nothing else")
 	flags.DurationVar(&o.growth, "growth", 0, "print how the store's file grows under 10,000 cycles a second for this long, and measure nothing else")
-	flags.DurationVar(&o.load, "load", 0, "send valid and invalid requests for this long, after a warm-up of 100 s, print what came back and what is left, and measure nothing else")
+	flags.DurationVar(&o.load, "load", 0, "send valid and invalid requests for this long, after a warm-up of 180 s, print what came back and what is left, and measure nothing else")
 	err := flags.Parse(args)
 	if err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("bench takes no arguments, only flags")
