@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
-
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +20,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 		Use:   "save FILE",
 		Short: "Copy the server's store to a file, for \"fenced restore\"",
 		Long: `Copy the server's whole store to a file. The copy is checked and on disk before the file
-gets its name; a file of that name is replaced.
+gets its name; a regular file of that name is replaced, anything else is refused.
 
 "fenced restore" takes the file, and makes the tokens to come higher than those that were
 issued after the copy was made.`,
@@ -34,6 +33,9 @@ issued after the copy was made.`,
 }
 
 func (a *app) saveSnapshot(cmd *cobra.Command, c *clientsdk.Client, path string) (err error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return usage("snapshot: %s is there and is not a regular file (%s): name a file", path, info.Mode().Type())
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return usage("snapshot: %w", err)

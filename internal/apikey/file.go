@@ -92,6 +92,9 @@ func read(path string) ([]byte, error) {
 
 // Add puts k into the file at path, which is made with mode 0600 if there is none.
 func Add(path string, k Key) error {
+	if err := replaceable(path); err != nil {
+		return err
+	}
 	all, err := List(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -101,6 +104,9 @@ func Add(path string, k Key) error {
 
 // Remove takes the key of that id out of the file at path.
 func Remove(path, id string) error {
+	if err := replaceable(path); err != nil {
+		return err
+	}
 	all, err := List(path)
 	if err != nil {
 		return err
@@ -111,6 +117,16 @@ func Remove(path, id string) error {
 		}
 	}
 	return fmt.Errorf("key file %s: no key %s", path, id)
+}
+
+// replaceable refuses what a rename must not take the place of: a device, or a link to
+// the file that the server reads.
+func replaceable(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("key file %s: it is there and is not a regular file (%s): name the file itself", path, info.Mode().Type())
+	}
+	return nil // what else is wrong with it shows when it is read
 }
 
 // write replaces the file in one step.

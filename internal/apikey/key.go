@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Role is what a key may do. A higher role includes the lower ones.
@@ -131,6 +132,11 @@ func (k *Key) validate() error {
 		}
 		if len(g.Prefixes) == 0 {
 			return fmt.Errorf(`key %s: grants: no prefixes; use "" for every name`, k.ID)
+		}
+		for _, prefix := range g.Prefixes {
+			if !utf8.ValidString(prefix) { // no name starts with it, and JSON would keep another
+				return fmt.Errorf("key %s: grants: prefix %q: not valid UTF-8", k.ID, prefix)
+			}
 		}
 	}
 	if k.Quota.Held < 0 || k.Quota.Waiting < 0 || k.Quota.PerSecond < 0 {
