@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/fenced/fenced/lockserver"
+	"github.com/fenced/fenced/lockserver/embedded"
 )
 
 const (
@@ -156,6 +156,9 @@ func (c *Config) validate() error {
 	if c.DataDir == "" {
 		return errors.New("--data-dir must not be empty")
 	}
+	if _, err := embedded.Canonical(c.DataDir); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
 	if c.IssuedFile == "" {
 		c.IssuedFile = c.beside(".issued")
 	}
@@ -236,4 +239,7 @@ func (c *Config) given(names []string) string {
 
 // beside returns the name of a file of this server: its data directory's and an
 // ending, so that a wiped directory does not take the file along.
-func (c *Config) beside(ending string) string { return filepath.Clean(c.DataDir) + ending }
+func (c *Config) beside(ending string) string {
+	dir, _ := embedded.Canonical(c.DataDir) // validate has seen its error
+	return dir + ending
+}

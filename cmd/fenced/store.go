@@ -44,7 +44,7 @@ func openStore(ctx context.Context, config *Config, log *slog.Logger, dial ...gr
 func openEmbedded(ctx context.Context, config *Config, log *slog.Logger) (*store, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	restored, err := embedded.RestoreID(config.DataDir)
+	restored, err := embedded.RestoreID(config.beside(""))
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -101,7 +100,7 @@ func (config Config) settings() (*embed.Config, error) {
 	if config.Dir == "" {
 		return nil, errors.New("embedded: Config.Dir is required")
 	}
-	dir, err := filepath.Abs(config.Dir)
+	dir, err := Canonical(config.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}

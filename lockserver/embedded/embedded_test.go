@@ -95,3 +95,37 @@ func TestNode_Compact(t *testing.T) {
 		t.Fatal("a revision of the future was compacted")
 	}
 }
+
+// TestStart_OneDirectoryByAnyName starts the same directory by other names while it is
+// in use.
+func TestStart_OneDirectoryByAnyName(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "data")
+	node, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = node.Close() }()
+	link := filepath.Join(parent, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip("no symbolic links here")
+	}
+	t.Chdir(dir)
+	for _, name := range []string{".", link, link + "/", "../link", "../data/../data"} {
+		if got, err := embedded.Canonical(name); err != nil || got != mustReal(t, dir) {
+			t.Errorf("%q is %q, %v", name, got, err)
+		}
+		if _, err := embedded.Start(t.Context(), embedded.Config{Dir: name, NoSync: true}); !errors.Is(err, embedded.ErrInUse) {
+			t.Errorf("a second start as %q: %v", name, err)
+		}
+	}
+}
+
+func mustReal(t *testing.T, dir string) string {
+	t.Helper()
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return real
+}
