@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -78,7 +79,7 @@ type loadResult struct {
 // loadRun loads a server of its own.
 func loadRun(ctx context.Context, plan loadPlan, dir string) (*loadResult, error) {
 	var ready address
-	p, err := spawnRole(roleServer, dir, &ready)
+	p, err := spawnRole(roleServer, filepath.Join(dir, "data"), &ready)
 	if err != nil {
 		return nil, err
 	}
