@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, std streams, getenv func(string) st
 	root := a.root()
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
-		return a.fail(err)
+		return a.fail(interrupted(ctx, err))
 	}
 	return a.exit
 }

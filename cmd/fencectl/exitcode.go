@@ -29,7 +29,7 @@ var exitCodes = []struct {
 	{apierr.ExitConflict, "the hold or token named is not the current one; check: a token is not valid"},
 	{exitNotExecutable, "run: the command could not be executed"},
 	{exitNotFound, "run: the command was not found"},
-	{128, "run: 128+n when the command was ended by signal n"},
+	{128, "128+n when signal n ended fencectl or, with run, the command"},
 }
 
 const (

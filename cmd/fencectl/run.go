@@ -52,9 +52,9 @@ network does and also when fencectl itself is killed. It runs in a process group
 own, and whatever is left of the group when it ends is killed: a child that leaves the
 group with setsid is not followed.
 
-Exit codes: the command's own; 128+n when signal n ended it; 75 when the lock is held by
-another (or --conflict-exit-code); 76 when the lock was lost while the command ran; 64,
-69, 70 and 77 as for all commands; 126 and 127 as in a shell.`,
+Exit codes: the command's own; 128+n when signal n ended it, or the wait for the lock; 75
+when the lock is held by another (or --conflict-exit-code); 76 when the lock was lost
+while the command ran; 64, 69, 70 and 77 as for all commands; 126 and 127 as in a shell.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
 				return usage("give one lock, then -- and the command to run")

@@ -288,23 +288,28 @@ func TestRun_ForwardsSignals(t *testing.T) {
 	}
 }
 
-// A signal while fencectl waits for the lock ends the wait.
-func TestRun_InterruptedWait(t *testing.T) {
+// A signal while fencectl waits for the lock ends the wait, with the code of the signal.
+func TestInterruptedWait(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.hold("l")
-	p := b.program("run", "l", "--", "true")
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	wait(t, "the place in the queue", func() bool { return b.srv.Live("l") == 2 })
-	p.Process.Signal(syscall.SIGINT)
-	var exit *exec.ExitError
-	if err := p.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 130 {
-		t.Errorf("interrupted wait: %v, want exit code 130", err)
-	}
-	if n := b.srv.Live("l"); n != 1 {
-		t.Errorf("%d holds, want the holder's", n)
+	for _, args := range [][]string{{"run", "l", "--", "true"}, {"acquire", "l"}} {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			b := setup(t)
+			b.hold("l")
+			p := b.program(args...)
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, "the place in the queue", func() bool { return b.srv.Live("l") == 2 })
+			p.Process.Signal(sig)
+			var exit *exec.ExitError
+			if err := p.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 128+int(sig) {
+				t.Errorf("%q: %v, want exit code %d", args, err, 128+int(sig))
+			}
+			contains(t, p.err.String(), sig.String())
+			if n := b.srv.Live("l"); n != 1 {
+				t.Errorf("%d holds, want the holder's", n)
+			}
+		}
 	}
 }
 
