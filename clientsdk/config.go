@@ -37,7 +37,8 @@ type Config struct {
 	// or https and no path. The client stays with one that answers and goes to the
 	// next when it does not. Defaults to DefaultEndpoint.
 	Endpoints []string
-	// APIKey is sent as a bearer token. Defaults to none.
+	// APIKey is sent as a bearer token: printable ASCII without spaces. Defaults to
+	// none.
 	APIKey string
 	// HTTPClient sends the requests; give it a tracing transport to trace them.
 	// Renewals get a copy of its transport with connections of their own where it
@@ -88,6 +89,9 @@ func (cfg Config) validate() error {
 		if err := validEndpoint(e); err != nil {
 			return err
 		}
+	}
+	if strings.ContainsFunc(cfg.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("config: APIKey must be printable ASCII without spaces and line breaks") // not shown: it is a secret
 	}
 	if cfg.TLS != nil && cfg.HTTPClient != nil {
 		return fmt.Errorf("config: TLS must be set in HTTPClient's own transport where HTTPClient is given")

@@ -31,6 +31,8 @@ func TestNew_RefusesByName(t *testing.T) {
 		"TLS must be set in HTTPClient's":            {TLS: &tls.Config{}, HTTPClient: &http.Client{}},
 		"Owner must be at most 128 bytes":            {Owner: strings.Repeat("x", 129)},
 		"RetryFor must not be negative":              {RetryFor: -1},
+		"APIKey must be printable ASCII":             {APIKey: "fk_id_secret\n"},
+		"APIKey must be printable":                   {APIKey: "fk_id_secr\u00e9t"},
 		"Owner must be valid UTF-8":                  {Owner: "\xff"},
 		"TTL must be 1s to 1h0m0s in whole millisec": {TTL: 1500 * time.Microsecond},
 	} {

@@ -152,7 +152,7 @@ func (e *unavailableError) Code() apierr.Code {
 	if e.sent {
 		return apierr.OutcomeUnknown
 	}
-	return apierr.NoQuorum
+	return apierr.Unreachable
 }
 
 // gaveUpError is a refusal that would have passed, and has not in the time there was.

@@ -3,6 +3,7 @@ package clientsdk
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,7 +159,7 @@ func (t *transport) stream(ctx context.Context, r request, accept string) (io.Re
 	}
 	var api *APIError
 	if !errors.As(err, &api) {
-		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: true}
+		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !neverSent(err)}
 	}
 	if passing(err) {
 		t.current.CompareAndSwap(n, n+1)
@@ -258,6 +259,9 @@ func decodeAnswer(status int, body []byte, r request, out any) error {
 func decodeProblem(resp *http.Response, body []byte, op string) error {
 	var p wire.Problem
 	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
+		if resp.StatusCode == http.StatusBadRequest && resp.TLS == nil && bytes.Contains(body, []byte("HTTPS")) {
+			return errors.New("answer 400: the server wants https, and the address is http")
+		}
 		return fmt.Errorf("answer %d without an error code", resp.StatusCode)
 	}
 	return &APIError{
@@ -274,10 +278,12 @@ func retryAfter(resp *http.Response) time.Duration {
 	return time.Duration(min(n, int(math.MaxInt64/time.Second))) * time.Second
 }
 
-// neverSent reports whether err arose before a byte of the request could leave.
+// neverSent reports whether err arose before a byte of the request could leave: while
+// the connection was made, or while TLS made sure of the server.
 func neverSent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // retry calls try until it succeeds, fails for good, or has failed in passing

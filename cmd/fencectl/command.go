@@ -114,6 +114,9 @@ func (a *app) client(edit func(*clientsdk.Config)) (*clientsdk.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !oneKey(t.key) { // those of files were looked at when they were read
+		return nil, usage("FENCED_API_KEY must hold one key and nothing more: no line break, space or other character")
+	}
 	cfg := clientsdk.Config{APIKey: t.key, RetryFor: patience}
 	if cfg.Endpoints, err = t.tls.endpoints(t.addr); err != nil {
 		return nil, err

@@ -148,10 +148,15 @@ func readKey(path string) (string, error) {
 		return "", usage("API key file: %w", err)
 	}
 	key := strings.TrimSpace(string(text))
-	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if key == "" || !oneKey(key) {
 		return "", usage("API key file %s: it must hold one key and nothing more", path)
 	}
 	return key, nil
+}
+
+// oneKey reports whether text can be one API key.
+func oneKey(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // completeContext offers the names of the file.

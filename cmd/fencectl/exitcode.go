@@ -3,9 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +48,10 @@ func exitCodesTopic() *cobra.Command {
 	for _, e := range exitCodes {
 		fmt.Fprintf(&text, "\n  %3d  %s", e.code, e.meaning)
 	}
+	text.WriteString(`
+
+With -o json an error also has a code. It is the server's, which explains its codes at
+/docs, or "unreachable", where no server was reached and so nothing was done.`)
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
 }
 
@@ -109,9 +117,29 @@ func hint(err error) string {
 	case errors.As(err, new(*clientsdk.APIError)): // a server has answered
 		return hints[apierr.CodeOf(err)]
 	case errors.Is(err, clientsdk.ErrUnavailable):
-		return `is a server running there? start one with "fenced serve", or set FENCED_ADDR`
+		return connectionHint(err)
 	}
 	return hints[apierr.CodeOf(err)]
+}
+
+// connectionHint is what to try after err, an exchange without a usable answer.
+func connectionHint(err error) string {
+	var op *net.OpError
+	switch {
+	case errors.As(err, new(x509.UnknownAuthorityError)), errors.As(err, new(x509.SystemRootsError)):
+		return "name the file of the authority that the server's certificate comes from with --ca or FENCED_CA"
+	case errors.As(err, new(x509.HostnameError)):
+		return "reach the server by a name that its certificate has, or give it another certificate"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "see the server's certificate, and the authority that --ca or FENCED_CA names"
+	case errors.As(err, &op) && op.Op == "remote error": // a TLS alert
+		return "the server may want a certificate: name one that it takes with --cert and --key"
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
+		return "no TLS is spoken there: is it http:// and not https://?"
+	case apierr.CodeOf(err) == apierr.Unreachable:
+		return `is a server running there? start one with "fenced serve", or set FENCED_ADDR`
+	}
+	return "is it the address of a fenced server that runs, with http:// or https:// as that wants it? see --addr and FENCED_ADDR"
 }
 
 var hints = map[apierr.Code]string{

@@ -181,6 +181,14 @@ func TestScripts(t *testing.T) {
 	if r := b.run("renew"); r.code != apierr.ExitLost {
 		t.Errorf("renew after release: %+v", r)
 	}
+	r := b.run("release", "nobody's")
+	if r.code != apierr.ExitLost || strings.Contains(r.err, "acquire the lock again") {
+		t.Errorf("release of an unknown hold: %+v", r)
+	}
+	contains(t, r.err, "nothing is left to release")
+	if r := b.run("release", ""); r.code != apierr.ExitUsage || !strings.Contains(r.err, "empty") {
+		t.Errorf("release of an empty id: %+v", r)
+	}
 	delete(b.env, "FENCED_HOLD")
 	if r := b.run("renew"); r.code != apierr.ExitUsage {
 		t.Errorf("renew of nothing: %+v", r)

@@ -37,6 +37,9 @@ func (a *app) renewCommand() *cobra.Command {
 // every user of the machine.
 func (a *app) holdID(args []string) (string, error) {
 	if len(args) > 0 {
+		if args[0] == "" {
+			return "", usage("the id of the hold is empty")
+		}
 		return args[0], nil
 	}
 	if id := a.getenv("FENCED_HOLD"); id != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -76,6 +77,46 @@ func TestTLS(t *testing.T) {
 			r := b.run(append([]string{"status"}, tc.args...)...)
 			if r.code != tc.code || strings.Count(r.err, "\n") > 1 || strings.Contains(r.err, "secret") {
 				t.Errorf("%+v, want code %d", r, tc.code)
+			}
+		})
+	}
+}
+
+// What is wrong between a server and its caller is named, with what mends it.
+func TestHints_OfConnections(t *testing.T) {
+	t.Parallel()
+	b, ca := setupTLS(t)
+	https := b.env["FENCED_ADDR"]
+	http := setup(t).env["FENCED_ADDR"]
+	for name, tc := range map[string]struct {
+		args []string
+		env  map[string]string
+		exit int
+		code string
+		text string
+	}{
+		"no authority":     {[]string{"--addr", https}, nil, apierr.ExitUnreachable, "unreachable", "--ca or FENCED_CA"},
+		"wrong authority":  {[]string{"--addr", https, "--ca", certtest.New(t).CA()}, nil, apierr.ExitUnreachable, "unreachable", "--ca or FENCED_CA"},
+		"no certificate":   {[]string{"--addr", https, "--ca", ca.CA()}, nil, apierr.ExitUnreachable, "outcome_unknown", "--cert and --key"},
+		"https to http":    {[]string{"--addr", strings.Replace(http, "http:", "https:", 1)}, nil, apierr.ExitUnreachable, "unreachable", "http:// and not https://"},
+		"http to https":    {[]string{"--addr", strings.Replace(https, "https:", "http:", 1)}, nil, apierr.ExitUnreachable, "outcome_unknown", "the server wants https"},
+		"nobody there":     {[]string{"--addr", "127.0.0.1:1"}, nil, apierr.ExitUnreachable, "unreachable", "is a server running there?"},
+		"key with newline": {[]string{"--addr", http}, map[string]string{"FENCED_API_KEY": "fk_a_secret\n"}, apierr.ExitUsage, "malformed", "FENCED_API_KEY"},
+		"key with é":       {[]string{"--addr", http}, map[string]string{"FENCED_API_KEY": "fk_a_secrét"}, apierr.ExitUsage, "malformed", "FENCED_API_KEY"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &bundle{T: t, env: tc.env}
+			r := b.run(append([]string{"status", "-o", "json"}, tc.args...)...)
+			var body struct {
+				Error struct{ Code, Message, Hint string }
+			}
+			if err := json.Unmarshal([]byte(r.err), &body); err != nil || r.code != tc.exit || body.Error.Code != tc.code {
+				t.Errorf("%+v, want code %q and exit code %d", r, tc.code, tc.exit)
+			}
+			contains(t, body.Error.Message+body.Error.Hint, tc.text)
+			if strings.Contains(r.err, "fk_a") || tc.code != "unreachable" && strings.Contains(r.err, "running there?") {
+				t.Errorf("%q", r.err)
 			}
 		})
 	}

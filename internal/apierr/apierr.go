@@ -49,6 +49,10 @@ const (
 	OutcomeUnknown       Code = "outcome_unknown"
 )
 
+// Unreachable is the code of a call that has reached no server. No server answers with
+// it, so it is none of [Codes].
+const Unreachable Code = "unreachable"
+
 // Exit codes of fencectl, after sysexits.h where it has a fitting one.
 const (
 	ExitUsage       = 64 // EX_USAGE: the command line or a value is wrong
@@ -104,7 +108,9 @@ var table = map[Code]Info{
 	OutcomeUnknown:       {503, ExitUnreachable, true, false, "The call may or may not have taken effect"},
 }
 
-// Codes returns every known code, in no particular order.
+var unreachable = Info{0, ExitUnreachable, true, true, "No server could be reached"}
+
+// Codes returns every code that a server can answer with, in no particular order.
 func Codes() []Code {
 	codes := make([]Code, 0, len(table))
 	for c := range table {
@@ -116,13 +122,16 @@ func Codes() []Code {
 // Info returns the row of c. An unknown code, such as one of a newer server, is
 // treated like [Internal].
 func (c Code) Info() Info {
+	if c == Unreachable {
+		return unreachable
+	}
 	if info, ok := table[c]; ok {
 		return info
 	}
 	return table[Internal]
 }
 
-// Known reports whether this build has a row for c.
+// Known reports whether c is one of [Codes].
 func (c Code) Known() bool {
 	_, ok := table[c]
 	return ok
