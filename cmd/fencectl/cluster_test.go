@@ -95,6 +95,7 @@ func TestDoctor_Cluster(t *testing.T) {
 	}
 	wait(t, "a quorum", func() bool { return b.run("doctor").code == 0 })
 	contains(t, b.ok("doctor"), "n1 ", "n2 ", "n3 ", "nothing is wrong")
+	contains(t, b.ok("doctor", "--addr", addrs[0], "--backup-age", "0"), "2 of the 3 members (n2, n3)", "nothing is wrong with what was looked at")
 	leader := -1
 	for i, addr := range addrs {
 		out := b.ok("status", "--addr", addr)

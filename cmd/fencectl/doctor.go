@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,9 @@ every token that the server can have issued (one of the two was restored), and
 transactions that have held guards for long. Connect to the database as a superuser or a
 member of fence_owner: others do not see everything.
 
+It says which members of a cluster it was not given a server of: of those it knows
+nothing. With -o json that is a line on standard error.
+
 Each finding comes with what mends it. Any finding exits with 78.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,11 +99,20 @@ func (a *app) printFindings(all []*patient, found []finding) error {
 	} else {
 		found = []finding{}
 	}
+	missing := notLookedAt(all)
+	if missing != "" && a.output == "json" {
+		fmt.Fprintln(a.err, "fencectl: not looked at: "+safe(missing))
+	}
 	return a.print(found, func(t *table) {
 		for _, p := range all {
 			t.row("server", p.status.Name+" "+p.status.Version+", "+p.status.Mode)
 		}
-		if len(found) == 0 {
+		if missing != "" {
+			t.row("not looked at", missing)
+		}
+		if len(found) == 0 && missing != "" {
+			t.row("nothing is wrong with what was looked at")
+		} else if len(found) == 0 {
 			t.row("nothing is wrong")
 		}
 		for _, f := range found {

@@ -192,6 +192,40 @@ func TestDoctor_ClockAndMembers(t *testing.T) {
 	contains(t, r.out, "clock is off", "timedatectl", "members remove c", "members add")
 }
 
+// Of a member whose server is not named nothing is known, and doctor says so.
+func TestDoctor_MembersNotLookedAt(t *testing.T) {
+	t.Parallel()
+	at := func(edit func(*clientsdk.Status), names ...string) *patient {
+		p := &patient{status: healthy(edit)}
+		for _, n := range names {
+			p.cluster = append(p.cluster, clientsdk.Member{Name: n, Voter: true})
+		}
+		return p
+	}
+	named := func(name string) func(*clientsdk.Status) {
+		return func(st *clientsdk.Status) { st.Name = name }
+	}
+	for name, tc := range map[string]struct {
+		all  []*patient
+		want string
+	}{
+		"one of three":       {[]*patient{at(nil, "n1", "n2", "n3")}, "2 of the 3 members (n2, n3)"},
+		"the same twice":     {[]*patient{at(nil), at(nil, "n1", "n2", "n3")}, "2 of the 3 members (n2, n3)"},
+		"without the list":   {[]*patient{at(nil), at(named("n2"))}, "1 of the 3 members:"},
+		"all":                {[]*patient{at(nil), at(named("n2")), at(named("n3"))}, ""},
+		"of somebody else":   {[]*patient{at(func(st *clientsdk.Status) { st.Mode = "external" })}, ""},
+		"a server by itself": {[]*patient{at(func(st *clientsdk.Status) { st.Mode, st.Store.Members = "embedded", 1 })}, ""},
+	} {
+		if got := notLookedAt(tc.all); (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": statusServer(t, healthy(nil), 0)}}
+	contains(t, b.run("doctor").out, "not looked at", "2 of the 3 members")
+	r := b.run("doctor", "-o", "json")
+	contains(t, r.err, "not looked at: 2 of the 3 members")
+}
+
 // Each server that is named is looked at, and they are compared.
 func TestDoctor_SeveralServers(t *testing.T) {
 	t.Parallel()

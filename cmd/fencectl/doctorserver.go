@@ -20,7 +20,8 @@ import (
 type patient struct {
 	endpoint string
 	status   *clientsdk.Status
-	members  []finding // of its cluster
+	cluster  []clientsdk.Member // empty where it did not tell
+	members  []finding          // of its cluster
 }
 
 // examineAll looks at each server that is named. One that does not answer is a finding
@@ -86,7 +87,7 @@ func (a *app) examine(ctx context.Context, endpoint string) (*patient, []finding
 	}
 	found := append(checkServer(p.status, endpoint), clock.check()...)
 	if p.status.Ready { // the list needs a quorum
-		p.members, err = checkMembers(ctx, c)
+		p.cluster, p.members, err = checkMembers(ctx, c)
 	}
 	return p, found, err
 }
@@ -200,14 +201,14 @@ func checkBackup(all []*patient, oldest time.Duration, now time.Time) []finding 
 
 // checkMembers looks for members without a vote. A store of its own is somebody
 // else's to look after, and so is everything where the key may not ask.
-func checkMembers(ctx context.Context, c *clientsdk.Client) (found []finding, err error) {
-	all, err := c.Members(ctx)
+func checkMembers(ctx context.Context, c *clientsdk.Client) (all []clientsdk.Member, found []finding, err error) {
+	all, err = c.Members(ctx)
 	switch apierr.CodeOf(err) {
 	case "":
 	case apierr.Forbidden:
-		return nil, nil
+		return nil, nil, nil
 	default:
-		return nil, err
+		return nil, nil, err
 	}
 	voters := 0
 	for _, m := range all {
@@ -220,7 +221,41 @@ func checkMembers(ctx context.Context, c *clientsdk.Client) (found []finding, er
 	if voters == 2 {
 		found = append(found, finding{"a cluster of two stops when either member does", "fencectl members add PEER_URL"})
 	}
-	return found, nil
+	return all, found, nil
+}
+
+// notLookedAt says how many members of the cluster none of the servers stands for, and
+// which, where that is known; empty where there are none. The members of an external
+// etcd are no servers of ours.
+func notLookedAt(all []*patient) string {
+	if all[0].status.Mode != "cluster" {
+		return ""
+	}
+	seen, total := map[string]bool{}, 0
+	var members []clientsdk.Member
+	for _, p := range all {
+		seen[p.status.Name] = true
+		total = max(total, p.status.Store.Members)
+		if len(p.cluster) > 0 {
+			members = p.cluster
+		}
+	}
+	missing := total - len(seen)
+	if missing <= 0 {
+		return ""
+	}
+	var names []string
+	for _, m := range members {
+		if m.Name != "" && !seen[m.Name] {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	which := ""
+	if len(names) > 0 {
+		which = " (" + strings.Join(names, ", ") + ")"
+	}
+	return fmt.Sprintf("%d of the %d members%s: name their servers with --addr as well, any of them may be down", missing, total, which)
 }
 
 // serverClock compares the Date of each answer with the clock here.
