@@ -16,6 +16,9 @@ import (
 // promises from before the call. A hold that has ended is an [*APIError] with code
 // hold_gone.
 func (c *Client) RenewID(ctx context.Context, id string) (*HoldInfo, error) {
+	if err := checkID("renew hold", id); err != nil {
+		return nil, err
+	}
 	out := new(HoldInfo)
 	r := request{op: "renew hold", method: http.MethodPost, path: "/v1/holds/" + url.PathEscape(id) + "/renew", renewal: true}
 	r.check = func() error {
@@ -33,6 +36,9 @@ func (c *Client) RenewID(ctx context.Context, id string) (*HoldInfo, error) {
 // ReleaseID releases a hold by its secret id. One that was released before is no
 // error; one that ended otherwise is an [*APIError] with code hold_gone.
 func (c *Client) ReleaseID(ctx context.Context, id string) error {
+	if err := checkID("release hold", id); err != nil {
+		return err
+	}
 	ctx, end, err := c.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("release hold: %w", err)

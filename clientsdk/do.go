@@ -3,6 +3,7 @@ package clientsdk
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Do acquires lock, calls fn, and releases the lock again. The context that fn gets
@@ -12,8 +13,12 @@ import (
 // Do returns what Acquire does where the lock was not granted, else the error of fn,
 // joined with a [*LostError] where the hold was lost before fn returned. A failed
 // release is logged only: the work is done, and the lease ends by itself. When fn
-// panics, the lock is released and the panic goes on.
+// panics, the lock is released and the panic goes on. A nil fn is an [*APIError] with
+// code out_of_bounds.
 func (c *Client) Do(ctx context.Context, lock string, fn func(ctx context.Context) error) error {
+	if fn == nil {
+		return bounds(fmt.Sprintf("do under %q", lock), "fn", "a function, not nil")
+	}
 	h, err := c.acquire(ctx, ctx, lock, nil, false)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -90,7 +91,7 @@ type LostError struct {
 
 // Error implements error.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("lock %q: hold %s with token %d is lost: %s", e.Lock, e.Ref, int64(e.Token), e.Reason)
+	return fmt.Sprintf("lock %q: hold with ref %s and token %d is lost: %s", e.Lock, e.Ref, int64(e.Token), e.Reason)
 }
 
 // Is reports whether target is [ErrLost].
@@ -232,6 +233,22 @@ func checkText(op, field, text string) error {
 func bounds(op, field, limit string) error {
 	return &APIError{Op: op, Status: http.StatusUnprocessableEntity, ErrCode: string(apierr.OutOfBounds),
 		Detail: field + " must be " + limit, Field: field, Limit: limit}
+}
+
+// checkToken refuses what is no token.
+func checkToken(op, field string, t tokens.Token) error {
+	if t.Valid() {
+		return nil
+	}
+	return bounds(op, field, fmt.Sprintf("1 to %d", int64(tokens.Max)))
+}
+
+// checkID refuses what would change the path that it stands in.
+func checkID(op, id string) error {
+	if id == "" || strings.Trim(id, ".") == "" || strings.Contains(id, "/") {
+		return bounds(op, "id", "the secret id of a hold, as an acquire answers it")
+	}
+	return nil
 }
 
 // passing reports whether err may be gone at the next try, here or on another

@@ -94,7 +94,8 @@ func (c *Client) Locks(ctx context.Context, q *LocksQuery) (*LockPage, error) {
 // no error.
 func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, error) {
 	for i, item := range items {
-		if err := checkText("check", fmt.Sprintf("[%d].lock", i), item.Lock); err != nil {
+		err := cmp.Or(checkText("check", fmt.Sprintf("[%d].lock", i), item.Lock), checkToken("check", fmt.Sprintf("[%d].token", i), item.Token))
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +120,7 @@ func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, e
 // It is not repeated once it may have arrived; see [OutcomeKnown].
 func (c *Client) Break(ctx context.Context, lock string, token tokens.Token, reason string) error {
 	op := fmt.Sprintf("break %q", lock)
-	if err := cmp.Or(checkText(op, "lock", lock), checkText(op, "reason", reason)); err != nil {
+	if err := cmp.Or(checkText(op, "lock", lock), checkToken(op, "token", token), checkText(op, "reason", reason)); err != nil {
 		return err
 	}
 	var ignored any

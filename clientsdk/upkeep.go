@@ -22,8 +22,11 @@ type Member = wire.Member
 // RaiseFloor makes every token to come higher than above, and than every token that
 // the server knows to have been issued. It ends all holds and sessions, and opens
 // granting where it was closed. It returns what is now added to a revision to make a
-// token. 0 names no token beside those that the server knows.
+// token. 0 names no token beside those that the server knows; 2^52 is the highest.
 func (c *Client) RaiseFloor(ctx context.Context, above tokens.Token) (base int64, err error) {
+	if above < 0 || above > wire.MaxFloor {
+		return 0, bounds("raise floor", "above", fmt.Sprintf("0 to %d", int64(wire.MaxFloor)))
+	}
 	var out wire.Floor
 	err = c.once(ctx, request{op: "raise floor", method: http.MethodPost, path: "/v1/floor",
 		body: wire.FloorRequest{Above: above}}, &out)

@@ -46,6 +46,34 @@ func TestRaiseFloor_IsNotRepeated(t *testing.T) {
 	}
 }
 
+// What no server could take is refused by field and limit, before anything is sent.
+func TestRefusedBeforeSending(t *testing.T) {
+	t.Parallel()
+	client := against(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("sent: %s %s", r.Method, r.URL) })
+	ctx := t.Context()
+	for name, call := range map[string]struct {
+		field string
+		do    func() error
+	}{
+		"release without id":  {"id", func() error { return client.ReleaseID(ctx, "") }},
+		"release up the path": {"id", func() error { return client.ReleaseID(ctx, "..") }},
+		"renew without id":    {"id", func() error { _, err := client.RenewID(ctx, ""); return err }},
+		"do nothing":          {"fn", func() error { return client.Do(ctx, "l", nil) }},
+		"break token 0":       {"token", func() error { return client.Break(ctx, "l", 0, "why") }},
+		"check token -1": {"[0].token", func() error {
+			_, err := client.Check(ctx, []clientsdk.CheckItem{{Lock: "l", Token: -1}})
+			return err
+		}},
+		"floor below 0":     {"above", func() error { _, err := client.RaiseFloor(ctx, -5); return err }},
+		"floor above limit": {"above", func() error { _, err := client.RaiseFloor(ctx, 1<<52+1); return err }},
+	} {
+		var refused *clientsdk.APIError
+		if err := call.do(); !errors.As(err, &refused) || refused.ErrCode != "out_of_bounds" || refused.Field != call.field || refused.Limit == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("snapshot", 1<<17)

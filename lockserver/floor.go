@@ -183,7 +183,7 @@ func (s *Server) seeClosed(value []byte) {
 // where another raise came between, no_quorum and outcome_unknown.
 func (s *Server) RaiseFloor(ctx context.Context, above tokens.Token) (base int64, err error) {
 	if above < 0 || above > maxBase {
-		return 0, apierr.Bounds("above", fmt.Sprintf("0 to %d", int64(maxBase)))
+		return 0, apierr.Bounds("above", fmt.Sprintf("1 to %d, or absent", int64(maxBase)))
 	}
 	for range maxRaises {
 		old, err := s.readFloor(ctx)

@@ -248,9 +248,13 @@ type Grant struct {
 	Prefixes []string `json:"prefixes" doc:"With which locks: those whose names start with one of these, byte by byte; an empty one is every name" example:"[\"orders/\"]"`
 }
 
+// MaxFloor is the highest token that a floor can be raised above: half of the tokens
+// stay for revisions.
+const MaxFloor = 1 << 52
+
 // FloorRequest is the body of POST /v1/floor.
 type FloorRequest struct {
-	Above tokens.Token `json:"above,omitempty" doc:"New tokens will be higher than this one. Default: higher than every token this server knows of" example:"7341"`
+	Above tokens.Token `json:"above,omitempty" doc:"New tokens will be higher than this one. Default: higher than every token this server knows of" maximum:"4503599627370496" example:"7341"`
 }
 
 // Floor is the answer of POST /v1/floor.
