@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -25,15 +27,22 @@ func (q *queueFlags) register(cmd *cobra.Command, ttl time.Duration) {
 	cmd.Flags().StringVar(&q.owner, "owner", "", "name of this worker, for people (default: host, pid and program)")
 }
 
-// acquire takes the lock with a lease of its own.
-func (q *queueFlags) acquire(cmd *cobra.Command, c *clientsdk.Client, lock string) (*clientsdk.Hold, error) {
+func (q *queueFlags) validate() error {
 	switch {
 	case q.try && q.wait != 0:
-		return nil, usage("--try and --wait exclude each other")
+		return usage("--try and --wait exclude each other")
 	case q.wait < 0:
-		return nil, outOfBounds("--wait must not be negative, as %s is", q.wait)
+		return outOfBounds("--wait must not be negative, as %s is", q.wait)
 	case q.ttl < clientsdk.MinTTL || q.ttl > clientsdk.MaxTTL || q.ttl%time.Millisecond != 0:
-		return nil, outOfBounds("--ttl must be %s to %s in whole milliseconds, not %s", clientsdk.MinTTL, clientsdk.MaxTTL, q.ttl)
+		return outOfBounds("--ttl must be %s to %s in whole milliseconds, not %s", clientsdk.MinTTL, clientsdk.MaxTTL, q.ttl)
+	}
+	return nil
+}
+
+// acquire takes the lock with a lease of its own.
+func (q *queueFlags) acquire(cmd *cobra.Command, c *clientsdk.Client, lock string) (*clientsdk.Hold, error) {
+	if err := q.validate(); err != nil {
+		return nil, err
 	}
 	opts := &clientsdk.AcquireOptions{Owner: q.owner, TTL: q.ttl, Wait: q.wait, PerHold: true}
 	if q.try || cmd.Flags().Changed("wait") && q.wait == 0 {
@@ -62,7 +71,12 @@ command under a lock, "fencectl run" is safer.
 				if err != nil {
 					return err
 				}
-				return a.printHold(h.Lock(), h.ID(), h.Token().String())
+				if err := a.printHold(h.Lock(), h.ID(), h.Token().String()); err != nil {
+					// Nobody has its id: nobody could release it.
+					released := h.Release(context.WithoutCancel(cmd.Context()))
+					return fmt.Errorf("the hold could not be printed and was released: %w", errors.Join(err, released))
+				}
+				return nil
 			})
 		},
 	}

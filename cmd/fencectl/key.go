@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -56,10 +57,17 @@ func (a *app) newKey(file, name string, grant apikey.Grant) error {
 	if err := apikey.Add(file, k); err != nil {
 		return usage("%w", err)
 	}
+	if err := a.printKey(file, text, k); err != nil { // nobody has it
+		return fmt.Errorf("the key could not be printed and was taken out of %s: %w", file, errors.Join(err, apikey.Remove(file, k.ID)))
+	}
+	return nil
+}
+
+func (a *app) printKey(file, text string, k apikey.Key) error {
 	if a.output == "json" {
 		return a.print(map[string]string{"id": k.ID, "name": k.Name, "key": text}, nil)
 	}
 	fmt.Fprintf(a.err, "key %s is in %s; it is shown this once:\n", k.ID, file)
-	_, err = fmt.Fprintln(a.out, text)
+	_, err := fmt.Fprintln(a.out, text)
 	return err
 }

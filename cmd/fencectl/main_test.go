@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/apikey"
 	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
 
@@ -217,6 +220,7 @@ func TestErrors(t *testing.T) {
 		"run without --":  {[]string{"run", "l", "true"}, apierr.ExitUsage, "--"},
 		"run nothing":     {[]string{"run", "l", "--"}, apierr.ExitUsage, "--"},
 		"run two locks":   {[]string{"run", "l", "m", "--", "true"}, apierr.ExitUsage, "--"},
+		"bad ttl of run":  {[]string{"run", "l", "--ttl", "-3s", "--", "true"}, apierr.ExitUsage, "--ttl"},
 		"long grace":      {[]string{"run", "l", "--ttl", "3s", "--grace", "1001ms", "--", "true"}, apierr.ExitUsage, "--grace"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,6 +242,36 @@ func TestErrors(t *testing.T) {
 	r = b.run("acquire", "l", "--try", "-o", "json")
 	if err := json.Unmarshal([]byte(r.err), &body); err != nil || body.Error.Code != "lock_held" || body.Error.Exit != r.code {
 		t.Errorf("json error: %q, %v", r.err, err)
+	}
+}
+
+// fullDisk is a standard output that takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// What is told once and could not be told is taken back: nobody else knows the id of the
+// hold, or the key.
+func TestNothingIsLeftOfWhatCouldNotBePrinted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	file := filepath.Join(t.TempDir(), "keys.json")
+	for _, args := range [][]string{
+		{"acquire", "l"}, {"acquire", "l", "-o", "json"},
+		{"key", "new", "n", "--file", file, "--prefix", ""}, {"key", "new", "n", "--file", file, "--prefix", "", "-o", "json"},
+	} {
+		var errs bytes.Buffer
+		code := run(t.Context(), args, streams{nil, fullDisk{}, &errs}, func(k string) string { return b.env[k] })
+		if code != exitInternal {
+			t.Errorf("%q: code %d, %s", args, code, &errs)
+		}
+		contains(t, errs.String(), "could not be printed", "no space left")
+	}
+	if n := b.srv.Live("l"); n != 0 {
+		t.Errorf("%d holds are left", n)
+	}
+	if left, err := apikey.List(file); err != nil || len(left) != 0 {
+		t.Errorf("keys left: %v, %v", left, err)
 	}
 }
 

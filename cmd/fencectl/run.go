@@ -41,10 +41,11 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command under a lock",
 		Long: `Take a lock, run a command, and release the lock when it ends.
 
-The command finds FENCED_LOCK and FENCED_TOKEN in its environment, and FENCED_TOKENS, a
-JSON object from lock to token with those of outer runs as well. Let every write carry
-the token and the store compare it: what the command has sent before it was stopped is
-beyond anybody's reach.
+The command inherits the environment, FENCED_API_KEY included, so that it can call
+fencectl itself; run "env -u FENCED_API_KEY COMMAND" where it should not have the key. It
+also finds FENCED_LOCK and FENCED_TOKEN there, and FENCED_TOKENS, a JSON object from lock to token
+with those of outer runs as well. Let every write carry the token and the store compare
+it: what the command has sent before it was stopped is beyond anybody's reach.
 
 When the lock may be lost, the command gets SIGTERM, and SIGKILL after --grace at the
 latest, so that it is dead before the lease can end by this machine's clock, whatever the
@@ -62,6 +63,9 @@ while the command ran; 64, 69, 70 and 77 as for all commands; 126 and 127 as in 
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("grace") {
+				f.grace = min(runGrace, f.ttl/3)
+			}
 			if err := f.validate(); err != nil {
 				return err
 			}
@@ -71,13 +75,16 @@ while the command ran; 64, 69, 70 and 77 as for all commands; 126 and 127 as in 
 		},
 	}
 	f.register(cmd, runTTL)
-	cmd.Flags().DurationVar(&f.grace, "grace", runGrace, "time between SIGTERM and SIGKILL, at most a third of the TTL")
+	cmd.Flags().DurationVar(&f.grace, "grace", runGrace, "time between SIGTERM and SIGKILL, at most a third of the TTL; that, where it is less than the default")
 	cmd.Flags().StringVar(&f.onLost, "on-lost", "", "shell command to run when the lock is lost")
 	cmd.Flags().IntVar(&f.conflictExit, "conflict-exit-code", apierr.ExitNotAcquired, "exit code when the lock is held by another, 0 to 255")
 	return cmd
 }
 
 func (f *runFlags) validate() error {
+	if err := f.queueFlags.validate(); err != nil {
+		return err
+	}
 	switch {
 	case f.grace < 0 || f.grace > f.ttl/3:
 		return outOfBounds("--grace must be 0 to a third of the TTL of %s, not %s", f.ttl, f.grace)

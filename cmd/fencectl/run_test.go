@@ -71,6 +71,7 @@ func TestRun_ExitCodes(t *testing.T) {
 		args []string
 		code int
 	}{
+		"short TTL":      {[]string{"run", "s", "--ttl", "3s", "--", "true"}, 0},
 		"success":        {[]string{"run", "a", "--", "true"}, 0},
 		"failure":        {[]string{"run", "b", "--", "false"}, 1},
 		"signal":         {[]string{"run", "c", "--", "sh", "-c", "kill -9 $$"}, 128 + 9},
