@@ -21,8 +21,9 @@ const (
 	// longestOffset is the difference of clocks that people and logs can live with; no
 	// promise depends on it.
 	longestOffset = 2 * time.Second
-	// longestLag is how long a healthy server may not have heard from its store.
-	longestLag = 2 * time.Second
+	// longestLag is how long an answer of a healthy server may wait until the server
+	// has caught up with its store; it gives up after a second.
+	longestLag = 500 * time.Millisecond
 	// fullPercent is how much of its quota a store may use before somebody looks.
 	fullPercent = 80
 	// leastFree is the least room that a disk should have, in bytes: etcd ends the

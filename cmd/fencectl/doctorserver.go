@@ -123,7 +123,7 @@ func checkGrants(st *clientsdk.Status) (found []finding) {
 		found = append(found, finding{"the server cannot grant: " + st.NotReady + quorumOf(st),
 			"start the members that are down, more than half must run; ask each server by itself: fencectl status --addr URL"})
 	case lag > longestLag:
-		found = append(found, finding{"the server has not heard from its store for " + lag.String(), "see its log and the network to the leader: fencectl members"})
+		found = append(found, finding{"the server is behind its store: an answer has waited for " + lag.String(), "see its log and the network to the leader: fencectl members"})
 	}
 	if st.Floor == "unprotected" {
 		found = append(found, finding{"the server had no issued-token file when it met its store: it cannot know whether that was rolled back before",
