@@ -129,7 +129,7 @@ func TestTLS_RunAndDoctor(t *testing.T) {
 	b, ca := setupTLS(t)
 	cert, key := ca.Issue(certtest.Names{Common: "me"})
 	b.env["FENCED_CA"], b.env["FENCED_CERT"], b.env["FENCED_KEY"] = ca.CA(), cert, key
-	p := b.program("run", "jobs/x", "--ttl", "1s", "--grace", "100ms", "--", "sleep", "1.5")
+	p := b.program("run", "jobs/x", "--ttl", "3s", "--grace", "100ms", "--", "sleep", "2")
 	if code := p.code(); code != 0 {
 		t.Errorf("run: code %d, %s", code, p.err.String())
 	}
