@@ -34,7 +34,7 @@ var (
 		clients: 64, engine: 256, waiters: 10_000, holds: 100_000, expire: 20_000, starts: 5,
 	}
 	quickScale = scale{
-		rounds: 3, round: 150 * time.Millisecond, warm: 150 * time.Millisecond,
+		rounds: 3, round: 120 * time.Millisecond, warm: 120 * time.Millisecond,
 		clients: 64, engine: 256, waiters: 10_000, holds: 100_000, expire: 20_000, starts: 3,
 	}
 )

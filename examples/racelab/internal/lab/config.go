@@ -40,7 +40,7 @@ func Default(seed uint64) Config {
 			StallMin: time.Second, StallMax: 5 * time.Second,
 		},
 		TTL: 3 * time.Second, Workers: 64, MinLongStalls: 12,
-		Pace: 200 * time.Millisecond, Rounds: 40, PerRound: 1,
+		Pace: 400 * time.Millisecond, Rounds: 40, PerRound: 1,
 	}
 }
 
@@ -50,7 +50,7 @@ func Quick(seed uint64) Config {
 	c.Size.Updates, c.Size.Payments, c.Size.Stalls = 400, 400, 36
 	c.Size.StallMin, c.Size.StallMax = 300*time.Millisecond, 1700*time.Millisecond
 	c.TTL = time.Second
-	c.Pace, c.Rounds = 100*time.Millisecond, 5
+	c.Rounds = 4
 	return c
 }
 
