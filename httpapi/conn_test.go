@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/lockserver"
 )
 
 // dial opens a bare connection to the service.
@@ -187,7 +188,8 @@ func TestHeaders_repeated_on_the_wire(t *testing.T) {
 // The deadlines that cut a slow client must not cut a waiting one.
 func TestServer_deadlines(t *testing.T) {
 	t.Parallel()
-	srv := httpapi.NewServer(newHandler(t, etcdtest.Server(t)))
+	engine := etcdtest.Server(t)
+	srv := httpapi.NewServer(newHandler(t, engine))
 	const short = 200 * time.Millisecond
 	srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout = short, short, 3*short
 	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0")
@@ -268,15 +270,19 @@ func TestServer_deadlines(t *testing.T) {
 	t.Run("an event stream outlasts both deadlines", func(t *testing.T) {
 		t.Parallel()
 		conn := dial(t)
-		fmt.Fprint(conn, "GET /v1/events?prefix=waits HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		fmt.Fprint(conn, "GET /v1/events?prefix=streams HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(2 * srv.WriteTimeout) // the deadlines have passed
+		if _, err := engine.Acquire(t.Context(), lockserver.AcquireRequest{Lock: "streams", Owner: "w"}); err != nil {
+			t.Fatal(err)
+		}
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {
-			if strings.Contains(lines.Text(), `event: cancelled`) {
-				return // the waiter of the test before, a second later
+			if strings.Contains(lines.Text(), `event: granted`) {
+				return
 			}
 		}
 		t.Errorf("the stream ended: %v", lines.Err())

@@ -89,6 +89,7 @@ func TestLocks_of_100000_are_listed_without_a_stall(t *testing.T) {
 		}
 	})
 	seen, last, cursor := 0, "", ""
+	begin := time.Now()
 	for {
 		page := decode[wire.LockList](t, c.send(t, "GET", "/v1/locks?limit=1000&prefix=many/&cursor="+url.QueryEscape(cursor), ""), http.StatusOK)
 		for _, l := range page.Locks {
@@ -113,7 +114,9 @@ func TestLocks_of_100000_are_listed_without_a_stall(t *testing.T) {
 		t.Errorf("%d locks were listed, want %d", seen, many)
 	}
 	t.Logf("%d cycles meanwhile, the slowest took %s", cycles, slowest)
-	if cycles == 0 || slowest > time.Second {
+	// A list that held the grants up would hold them for all of its time; a busy
+	// machine holds both up.
+	if cycles == 0 || slowest > max(time.Second, time.Since(begin)/10) {
 		t.Errorf("%d cycles meanwhile, the slowest took %s: the list stalls the grants", cycles, slowest)
 	}
 }
