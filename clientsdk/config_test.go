@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -48,17 +45,8 @@ func TestClient_TLS(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t)
 	srv := sdktest.New()
-	h := httptest.NewUnstartedServer(srv)
-	h.TLS = &tls.Config{
-		Certificates: []tls.Certificate{ca.Pair(certtest.Names{Common: "server"})},
-		ClientCAs:    ca.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
-	}
-	h.Config.ErrorLog = log.New(io.Discard, "", 0)
-	h.StartTLS()
-	t.Cleanup(func() {
-		srv.Close()
-		h.Close()
-	})
+	h := ca.Serve(srv)
+	t.Cleanup(func() { srv.Close() }) // before h, which waits for its requests
 	mine := ca.Pair(certtest.Names{Common: "worker"})
 	client := func(cfg *tls.Config) *clientsdk.Client {
 		t.Helper()

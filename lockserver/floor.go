@@ -268,7 +268,7 @@ func (s *Server) commitBase(ctx context.Context, old floor, base int64) (done bo
 // baseIs compares the base in the store; 0 is a base that was never raised.
 func (s *Server) baseIs(base int64) clientv3.Cmp {
 	if base == 0 {
-		return clientv3.Compare(clientv3.CreateRevision(s.keys.base()), "=", 0)
+		return absent(s.keys.base())
 	}
 	return clientv3.Compare(clientv3.Value(s.keys.base()), "=", strconv.FormatInt(base, 10))
 }

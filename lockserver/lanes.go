@@ -113,13 +113,13 @@ func (p *putLane) run(ctx context.Context) { work(ctx, putFlights, p.kick, p.tak
 func (p *putLane) send(ctx context.Context, batch []put) {
 	before := p.server.mirrorRev()
 	sent := time.Now()
-	rev, absent, err := p.commit(ctx, batch)
+	rev, taken, err := p.commit(ctx, batch)
 	p.server.config.Observer.Committed(PutLane, len(batch), time.Since(sent))
 	if err == nil {
-		p.server.checkAnswer(before, rev, absent)
+		p.server.checkAnswer(before, rev, taken)
 	}
 	switch {
-	case err == nil && absent:
+	case err == nil && taken:
 		p.server.putDone(batch, rev)
 	case len(batch) > 1 && (err == nil || refused(err)):
 		for i := range batch {
@@ -133,8 +133,8 @@ func (p *putLane) send(ctx context.Context, batch []put) {
 }
 
 // commit puts the keys of a batch where none of them is there, and returns the
-// revision of the answer and whether they were absent.
-func (p *putLane) commit(ctx context.Context, batch []put) (rev int64, absent bool, err error) {
+// revision of the answer and whether the store took them.
+func (p *putLane) commit(ctx context.Context, batch []put) (rev int64, taken bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if len(batch) == 1 && !batch[0].local.keyed {
@@ -144,7 +144,7 @@ func (p *putLane) commit(ctx context.Context, batch []put) (rev int64, absent bo
 	puts := make([]clientv3.Op, 0, len(batch))
 	for _, b := range batch {
 		if b.local.keyed {
-			missing = append(missing, clientv3.Compare(clientv3.CreateRevision(b.key), "=", 0))
+			missing = append(missing, absent(b.key))
 		}
 		puts = append(puts, clientv3.OpPut(b.key, b.value, clientv3.WithLease(b.lease)))
 	}
@@ -157,7 +157,7 @@ func (p *putLane) commit(ctx context.Context, batch []put) (rev int64, absent bo
 
 // commitFresh puts one key that was drawn at random for this put: it needs no
 // comparison, and a put alone costs the store two thirds of a transaction.
-func (p *putLane) commitFresh(ctx context.Context, b put) (rev int64, absent bool, err error) {
+func (p *putLane) commitFresh(ctx context.Context, b put) (rev int64, taken bool, err error) {
 	resp, err := p.server.store.client.Put(ctx, b.key, b.value, clientv3.WithLease(b.lease))
 	if err != nil {
 		return 0, false, err

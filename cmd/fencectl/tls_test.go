@@ -1,11 +1,7 @@
 package main
 
 import (
-	"crypto/tls"
 	"encoding/json"
-	"io"
-	"log"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,17 +16,8 @@ func setupTLS(t *testing.T) (*bundle, *certtest.Authority) {
 	t.Helper()
 	ca := certtest.New(t)
 	srv := sdktest.New()
-	h := httptest.NewUnstartedServer(srv)
-	h.TLS = &tls.Config{
-		Certificates: []tls.Certificate{ca.Pair(certtest.Names{Common: "server"})},
-		ClientCAs:    ca.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
-	}
-	h.Config.ErrorLog = log.New(io.Discard, "", 0)
-	h.StartTLS()
-	t.Cleanup(func() {
-		srv.Close()
-		h.Close()
-	})
+	h := ca.Serve(srv)
+	t.Cleanup(func() { srv.Close() }) // before h, which waits for its requests
 	return &bundle{t, srv, srv.Config(), map[string]string{"FENCED_ADDR": h.URL}}, ca
 }
 

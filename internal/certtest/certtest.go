@@ -10,8 +10,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
+	"log"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -87,6 +91,21 @@ func (a *Authority) Pair(n Names) tls.Certificate {
 		a.tb.Fatal(err)
 	}
 	return pair
+}
+
+// Serve serves h over TLS to clients that have a certificate of the authority, until
+// the test ends.
+func (a *Authority) Serve(h http.Handler) *httptest.Server {
+	a.tb.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	srv.TLS = &tls.Config{
+		Certificates: []tls.Certificate{a.Pair(Names{Common: "server"})},
+		ClientCAs:    a.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
+	}
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	a.tb.Cleanup(srv.Close)
+	return srv
 }
 
 func (a *Authority) sign(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {

@@ -5,8 +5,6 @@ package doctest_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -179,19 +177,11 @@ var (
 // dashboard and the alerts name at /metrics of a running server.
 func TestDashboard_AsksForWhatThereIs(t *testing.T) {
 	t.Parallel()
-	resp, err := http.Get(serve(t, "--listen", "127.0.0.1:0") + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := metrics(t)
 	// What Prometheus adds to every series, and makes itself.
 	has := map[string]bool{"up": true, "ALERTS": true}
 	labels := map[string]bool{"job": true, "instance": true, "alertname": true, "alertstate": true}
-	for _, m := range sample.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range sample.FindAllStringSubmatch(text, -1) {
 		has[m[1]] = true
 		for _, l := range matcher.FindAllStringSubmatch(m[2], -1) {
 			labels[l[1]] = true

@@ -15,10 +15,9 @@ import (
 	"unicode"
 )
 
-// TestOperations_Metrics wants each metric of a running server in the table of
-// operations.md, and none that it does not have.
-func TestOperations_Metrics(t *testing.T) {
-	t.Parallel()
+// metrics returns what a server of its own says at /metrics.
+func metrics(t *testing.T) string {
+	t.Helper()
 	resp, err := http.Get(serve(t, "--listen", "127.0.0.1:0") + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +27,15 @@ func TestOperations_Metrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := found(regexp.MustCompile(`(?m)^# TYPE (fenced_\w+) `), string(text))
+	return string(text)
+}
+
+// TestOperations_Metrics wants each metric of a running server in the table of
+// operations.md, and none that it does not have.
+func TestOperations_Metrics(t *testing.T) {
+	t.Parallel()
+	text := metrics(t)
+	has := found(regexp.MustCompile(`(?m)^# TYPE (fenced_\w+) `), text)
 	documented := found(regexp.MustCompile("(?m)^\\| `(fenced_\\w+)` \\|"), read(t, "docs/operations.md"))
 	for name := range has {
 		if !documented[name] {
