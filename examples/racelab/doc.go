@@ -7,7 +7,7 @@
 // happened. Afterwards it counts in the database what was lost and what was paid
 // twice, prints a table, and writes racelab-report.html, which explains itself.
 //
-//	go run ./examples/racelab          the full run, three to four minutes
+//	go run ./examples/racelab          the full run, about four minutes
 //	go run ./examples/racelab -quick   less than 50 seconds
 //	go run ./examples/racelab -json    the numbers for scripts, on stdout
 //	go run ./examples/racelab -real    workers are processes, stopped with SIGSTOP
