@@ -3,6 +3,7 @@
 package examples_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,39 @@ func TestShell_WithLock_lost(t *testing.T) {
 	p.fails(p.start("WAIT=0s", "./with-lock.sh", "orders/42", "true"), "exit status 75", "The lock is held by another: ", "token "+token)
 	p.fencectl("break", "orders/42", "--token", token, "--reason", "test", "--yes")
 	p.fails(holder, "exit status 143", "the lock orders/42 may be lost")
+}
+
+// What no repeat can help has exit codes of its own and says why.
+func TestShell_WithLock_refused(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	p.fails(p.start("./with-lock.sh"), "exit status 64", "usage: with-lock.sh LOCK COMMAND...")
+	p.fails(p.start("./with-lock.sh", "orders/42"), "exit status 64", "usage: with-lock.sh LOCK COMMAND...")
+	if token := p.holder("orders/42"); token != 0 {
+		t.Errorf("token %d holds the lock that nothing can run under", token)
+	}
+	p.fails(p.start("WAIT=1h", "./with-lock.sh", "orders/42", "true"), "exit status 64", "acquire orders/42: HTTP 422: A value is out of bounds: ")
+
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	reader := "FENCED_API_KEY=" + p.key(keys, "--prefix", "", "--role", "read")
+	owner := "FENCED_API_KEY=" + p.key(keys, "--prefix", "orders/")
+	p.env = append(p.env, "FENCED_ADDR="+p.listens("fenced with keys", programs.Fenced,
+		"serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data"), "--keys", keys))
+	p.prints(nil, owner, "./with-lock.sh", "orders/42", "true")
+	p.fails(p.start("./with-lock.sh", "orders/42", "true"), "exit status 77", "acquire orders/42: HTTP 401: No valid API key was given: ")
+	p.fails(p.start(reader, "./with-lock.sh", "orders/42", "true"), "exit status 77", "acquire orders/42: HTTP 403: The caller may not do this: ")
+	p.fails(p.start(owner, "./with-lock.sh", "jobs/1", "true"), "exit status 77", "acquire jobs/1: HTTP 403: The caller may not do this: ")
+}
+
+// key makes an API key in a key file.
+func (p *place) key(file string, args ...string) string {
+	p.t.Helper()
+	var made struct{ Key string }
+	out := p.fencectl(append([]string{"key", "new", "test", "--file", file, "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &made); err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+	return made.Key
 }
 
 // Whoever stops the script stops the command, and the lock is free at once.

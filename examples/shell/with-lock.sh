@@ -5,9 +5,16 @@
 # the same and more: it also stops the command when it is killed itself, and the
 # command's children. This is for where it cannot be installed. It needs Linux's /proc.
 #
-# Exit codes: the command's own; 69 no server could answer; 75 another holds the lock.
+# Exit codes: the command's own, and those of "fencectl run" where it was not started. A
+# repeat can help after 69, no server could answer, and 75, another holds the lock or the
+# quota is used up. It cannot after 64, the command line or a value is wrong, and 77, the
+# API key may not do this. 70 is a fault of the server, 76: the hold ended at once.
 set -eu
 
+if [ $# -lt 2 ]; then
+	echo "usage: with-lock.sh LOCK COMMAND..." >&2
+	exit 64
+fi
 server=${FENCED_ADDR:-http://127.0.0.1:7420}
 lock=$1
 shift
@@ -23,6 +30,7 @@ answer=$tmp/answer
 api() {
 	method=$1 path=$2
 	shift 2
+	: >"$answer" # without an answer there is none from before either
 	status=$(settings | curl -K - -sS -X "$method" -o "$answer" -w '%{http_code}' "$@") || status=000
 }
 
@@ -36,6 +44,21 @@ settings() {
 # Seconds on a clock that goes on while the machine sleeps, as the lease does.
 now() { cut -d. -f1 /proc/uptime; }
 
+# fail WHAT ends the script after a call that the server did not answer as hoped, with
+# its reason: answers that are errors have a title, and a detail where there is more.
+fail() {
+	why=$(jq -r '[.title, .detail | strings] | join(": ")' "$answer" 2>/dev/null) || why=
+	echo "$1 $lock: HTTP $status${why:+: $why}" >&2
+	case $status in
+	401 | 403) exit 77 ;;
+	410) exit 76 ;;
+	409 | 429) exit 75 ;;
+	4??) exit 64 ;;
+	500) exit 70 ;;
+	*) exit 69 ;;
+	esac
+}
+
 # The key names this attempt: curl's repeats find the same hold, never a second one.
 acquire() {
 	api POST /v1/holds --max-time 30 --retry 3 --retry-connrefused \
@@ -48,10 +71,7 @@ acquire() {
 		jq -r '"\(.title): \(.holder.owner), token \(.holder.token)"' "$answer" >&2
 		exit 75
 		;;
-	*)
-		echo "acquire $lock: HTTP $status" >&2
-		exit 69
-		;;
+	*) fail acquire ;;
 	esac
 	hold=$(jq -r .hold "$answer")
 	FENCED_LOCK=$lock FENCED_TOKEN=$(jq .token "$answer")
@@ -83,10 +103,7 @@ watch() {
 
 acquire
 renew # it may have been waited for: the command starts with time that is really its own
-if [ "$status" != 200 ]; then
-	echo "renew $lock: HTTP $status" >&2
-	exit 69
-fi
+[ "$status" = 200 ] || fail renew
 "$@" &
 command=$!
 trap 'kill -TERM "$command"' INT TERM
