@@ -19,11 +19,25 @@ func (a *api) authenticate(c *call, need keys.Role) error {
 	if a.keys == nil || need == 0 {
 		return nil
 	}
+	c.keys = a.keys
+	return c.identify(need)
+}
+
+// again is asked before the answer to a request that has waited: its key may have been
+// taken out of the file, or its role from the key, since the request was admitted.
+func (c *call) again(need keys.Role) error {
+	if c.keys == nil {
+		return nil
+	}
+	return c.identify(need)
+}
+
+func (c *call) identify(need keys.Role) error {
 	text, ok := bearer(c.r.Header)
 	if !ok {
 		return apierr.New(apierr.Unauthorized, "give an API key; with curl: -H 'Authorization: Bearer fk_...'")
 	}
-	key := a.keys.Lookup(text)
+	key := c.keys.Lookup(text)
 	if key == nil {
 		return apierr.New(apierr.Unauthorized, "the API key is not known")
 	}

@@ -41,7 +41,8 @@ type call struct {
 	query url.Values
 	// status overrides the operation's where it is not 0.
 	status int
-	// key is nil where there are no keys, and where none is needed.
+	// keys and key are nil where there are no keys, and where none is needed.
+	keys   *keys.Store
 	key    *keys.Key
 	record record
 }
@@ -138,6 +139,9 @@ func bodyError(err error, limit int64) error {
 // checkContentType demands application/json, in UTF-8 where a charset is named.
 // A form or text type is what a page of another site could send unasked.
 func checkContentType(r *http.Request) error {
+	if coding := r.Header["Content-Encoding"]; len(coding) > 0 && !(len(coding) == 1 && strings.EqualFold(coding[0], "identity")) {
+		return apierr.New(apierr.UnsupportedMediaType, "send the body as it is: this service takes no Content-Encoding")
+	}
 	value := r.Header.Get("Content-Type")
 	if value == "application/json" {
 		return nil

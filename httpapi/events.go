@@ -25,6 +25,7 @@ const lastEventID = "Last-Event-ID"
 
 // events serves GET /v1/events.
 type events struct {
+	quotas    *quotas
 	subscribe func(ctx context.Context, prefix string, after *lockserver.EventID) (eventStream, error)
 	heartbeat time.Duration
 }
@@ -35,8 +36,9 @@ type eventStream interface {
 	Last() lockserver.EventID // behind which Next goes on
 }
 
-func newEvents(engine EventService) events {
+func newEvents(engine EventService, quotas *quotas) events {
 	return events{
+		quotas: quotas,
 		subscribe: func(ctx context.Context, prefix string, after *lockserver.EventID) (eventStream, error) {
 			return engine.Subscribe(ctx, prefix, after)
 		},
@@ -59,15 +61,25 @@ func (s events) stream(c *call) error {
 	if err := c.permitPrefix(keys.Read, prefix); err != nil {
 		return err
 	}
+	ended, err := s.quotas.wait(c.key)
+	if err != nil {
+		return err
+	}
+	defer ended()
 	after, err := parseLastEventID(c.r.Header)
 	if err != nil {
 		return err
 	}
-	f := feed{events: s, prefix: prefix, out: newEventWriter(c.w)}
+	f := feed{events: s, prefix: prefix, out: newEventWriter(c.w), permitted: func() error {
+		if err := c.again(keys.Read); err != nil {
+			return err
+		}
+		return c.permitPrefix(keys.Read, prefix)
+	}}
 	if err := f.open(c.r.Context(), after); err != nil {
 		return err
 	}
-	_ = f.run(c.r.Context()) // the client is gone, or the engine stops
+	_ = f.run(c.r.Context()) // the client is gone, its key is, or the engine stops
 	return nil
 }
 
@@ -78,6 +90,8 @@ type feed struct {
 	source eventStream
 	lost   bool // a resync is due before the next event
 	out    *eventWriter
+	// permitted says whether the client may still see what is about to be sent.
+	permitted func() error
 }
 
 // open subscribes after the given event. Where that is forgotten it subscribes
@@ -112,6 +126,9 @@ func (f *feed) run(ctx context.Context) error {
 			}
 			continue
 		case err != nil:
+			return err
+		}
+		if err := f.permitted(); err != nil {
 			return err
 		}
 		if len(batch) == 0 {

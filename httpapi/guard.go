@@ -42,8 +42,12 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 }
 
 // allows checks the Host header. An IP address is allowed where the connection
-// came in on it: only a name can be pointed at a server by somebody else.
+// came in on it: only a name can be pointed at a server by somebody else. A request
+// without the header, as HTTP/1.0 health checks send it, is no browser's.
 func (g *guard) allows(r *http.Request) bool {
+	if r.Host == "" {
+		return true
+	}
 	name := strings.ToLower(hostName(r.Host))
 	if g.hosts[name] || g.hosts[strings.ToLower(r.Host)] {
 		return true

@@ -366,7 +366,7 @@ func TestHosts_that_are_ours_pass(t *testing.T) {
 		t.Fatal(err)
 	}
 	for host, want := range map[string]int{
-		"localhost": 200, "LOCALHOST:7420": 200, "127.0.0.1": 200, "127.9.9.9:1": 200, "[::1]:7420": 200,
+		"": 200, "localhost": 200, "LOCALHOST:7420": 200, "127.0.0.1": 200, "127.9.9.9:1": 200, "[::1]:7420": 200,
 		"locks.example.com": 200, "LOCKS.example.com:443": 200, "other.example:7420": 200, "[2001:db8::7]:7420": 200,
 		"other.example": 421, "other.example:7421": 421, "x.locks.example.com": 421, "locks.example.com.": 421, "localhost.evil.example": 421,
 	} {

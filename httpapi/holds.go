@@ -53,7 +53,7 @@ func (s holds) acquire(ctx context.Context, c *call, in *wire.AcquireRequest) (*
 
 // withinQuota acquires with room for one more hold and one more waiter of the key.
 func (s holds) withinQuota(ctx context.Context, c *call, req lockserver.AcquireRequest) (hold *lockserver.Hold, err error) {
-	waited, err := s.quotas.wait(c.key, req.Wait)
+	waited, err := s.quotas.waitFor(c.key, req.Wait)
 	if err != nil {
 		return nil, err
 	}
@@ -85,21 +85,36 @@ func (s holds) granted(ctx context.Context, c *call, req lockserver.AcquireReque
 	if err != nil {
 		return nil, err
 	}
+	if req.Wait > 0 {
+		if err := c.stillMay(hold); err != nil {
+			s.takeBack(ctx, hold)
+			return nil, err
+		}
+	}
 	if ctx.Err() != nil || req.Wait > 0 && peerLeft(ctx) {
-		return nil, s.takeBack(ctx, req, hold)
+		// A hold with an idempotency key stays: its caller may ask for it again, and
+		// would find it gone otherwise.
+		if req.IdempotencyKey == "" {
+			s.takeBack(ctx, hold)
+		}
+		return nil, errClientGone
 	}
 	return hold, nil
 }
 
-// takeBack gives up a hold that nobody was told of. One with an idempotency key
-// stays: its caller may ask for it again, and would find it gone otherwise.
-func (s holds) takeBack(ctx context.Context, req lockserver.AcquireRequest, hold *lockserver.Hold) error {
-	if req.IdempotencyKey == "" {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackTimeout)
-		defer cancel()
-		_ = s.engine.Release(ctx, hold.ID) // its TTL ends it otherwise
+// stillMay demands again, after a wait, the right to the hold that it brought.
+func (c *call) stillMay(hold *lockserver.Hold) error {
+	if err := c.again(keys.Lock); err != nil {
+		return err
 	}
-	return errClientGone
+	return c.permit(keys.Lock, hold.Lock)
+}
+
+// takeBack gives up a hold that nobody was told of.
+func (s holds) takeBack(ctx context.Context, hold *lockserver.Hold) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackTimeout)
+	defer cancel()
+	_ = s.engine.Release(ctx, hold.ID) // its TTL ends it otherwise
 }
 
 func acquireRequest(h http.Header, in *wire.AcquireRequest) (lockserver.AcquireRequest, error) {
@@ -146,13 +161,19 @@ func (s holds) get(ctx context.Context, c *call, _ *none) (*wire.Hold, error) {
 	if !here {
 		return found(c)(s.engine.Hold(ctx, c.path("hold")))
 	}
-	waited, err := s.quotas.wait(c.key, wait)
+	waited, err := s.quotas.waitFor(c.key, wait)
 	if err != nil {
 		return nil, err
 	}
 	defer waited()
 	c.allowFor(wait)
-	return found(c)(s.engine.AwaitHold(ctx, c.path("hold"), wait))
+	hold, err := s.engine.AwaitHold(ctx, c.path("hold"), wait)
+	if err == nil {
+		if err = c.again(keys.Lock); err != nil {
+			s.takeBack(ctx, hold)
+		}
+	}
+	return found(c)(hold, err)
 }
 
 func (s holds) renew(ctx context.Context, c *call, _ *none) (*wire.Hold, error) {

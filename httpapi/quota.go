@@ -65,16 +65,24 @@ func (q *quotas) request(k *keys.Key) error {
 	return nil
 }
 
-// wait counts a waiting request of k until done is called.
-func (q *quotas) wait(k *keys.Key, d time.Duration) (done func(), err error) {
-	if k == nil || k.Quota.Waiting == 0 || d == 0 {
+// waitFor counts a request of k that may wait for d until done is called.
+func (q *quotas) waitFor(k *keys.Key, d time.Duration) (done func(), err error) {
+	if d == 0 {
+		return func() {}, nil
+	}
+	return q.wait(k)
+}
+
+// wait counts a waiting request or an event stream of k until done is called.
+func (q *quotas) wait(k *keys.Key) (done func(), err error) {
+	if k == nil || k.Quota.Waiting == 0 {
 		return func() {}, nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	u := q.of(k)
 	if u.waiting >= k.Quota.Waiting {
-		return nil, overQuota("waiting", k.Quota.Waiting, "waiting requests at a time")
+		return nil, overQuota("waiting", k.Quota.Waiting, "waiting requests and event streams at a time")
 	}
 	u.waiting++
 	return func() {

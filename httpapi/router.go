@@ -66,7 +66,7 @@ func newAPI(cfg Config) (*api, error) {
 	sessions{cfg.Engine, a.quotas}.routes(a)
 	locks{cfg.Engine}.routes(a)
 	admin{engine: cfg.Engine, version: cfg.Version, build: cfg.Build, mode: cfg.Mode, store: cfg.Store}.routes(a)
-	newEvents(cfg.Engine).routes(a)
+	newEvents(cfg.Engine, a.quotas).routes(a)
 	upkeep{cfg.Engine, cfg.BackedUp}.routes(a)
 	a.serveMetrics(cfg.Registry, cfg.Logger)
 	a.mendSchemas()

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 
+	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/lockserver"
 )
@@ -60,13 +61,17 @@ func (s sessions) get(ctx context.Context, c *call, _ *none) (*wire.Session, err
 	if !given {
 		return foundSession(s.engine.Session(ctx, c.path("session")))
 	}
-	waited, err := s.quotas.wait(c.key, wait)
+	waited, err := s.quotas.waitFor(c.key, wait)
 	if err != nil {
 		return nil, err
 	}
 	defer waited()
 	c.allowFor(wait)
-	return foundSession(s.engine.AwaitSession(ctx, c.path("session"), wait))
+	session, err := s.engine.AwaitSession(ctx, c.path("session"), wait)
+	if err == nil {
+		err = c.again(keys.Lock)
+	}
+	return foundSession(session, err)
 }
 
 func (s sessions) renew(ctx context.Context, c *call, _ *none) (*wire.Session, error) {

@@ -64,7 +64,7 @@ type Grant struct {
 type Quota struct {
 	// Held is how many holds may be held at a time.
 	Held int `json:"held,omitempty"`
-	// Waiting is how many requests may wait at a time.
+	// Waiting is how many requests and event streams may wait at a time.
 	Waiting int `json:"waiting,omitempty"`
 	// PerSecond is how many requests a second may be made, on average over a
 	// second.
