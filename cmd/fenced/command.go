@@ -48,6 +48,9 @@ an embedded cluster with --initial-cluster; or an etcd that runs by itself with
 		if err != nil {
 			return err
 		}
+		if names := strays(config.settings(), os.Environ()); len(names) > 0 {
+			program.log.Warn("these environment variables are no settings and change nothing; fenced serve --help lists those that are", "names", names)
+		}
 		return program.Run(cmd.Context())
 	}
 	return cmd

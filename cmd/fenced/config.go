@@ -165,6 +165,9 @@ func (c *Config) validate() error {
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		return fmt.Errorf("--log-format %q must be text or json", c.LogFormat)
 	}
+	if c.MaxTTL < lockserver.MinTTL || c.MaxTTL > lockserver.MaxTTL || c.MaxTTL%time.Millisecond != 0 {
+		return fmt.Errorf("--max-ttl %s must be %s to %s in whole milliseconds", c.MaxTTL, lockserver.MinTTL, lockserver.MaxTTL)
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("--log-level %q must be debug, info, warn or error", c.LogLevel)

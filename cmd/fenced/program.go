@@ -72,11 +72,16 @@ func (p *Program) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.traces.close()
+	access, err := openAccess(p.config, p.log)
+	if err != nil {
+		return err
+	}
+	defer access.close()
 	store, err := openStore(ctx, p.config, p.log, p.traces.dialOptions()...)
 	if err != nil {
 		return err
 	}
-	err = p.serve(ctx, store)
+	err = p.serve(ctx, store, access)
 	return errors.Join(foreign(err), store.close())
 }
 
@@ -87,7 +92,7 @@ func (p *Program) Run(ctx context.Context) error {
 const heapFloor = 32 << 20
 
 // serve runs the engine and the HTTP service on the store.
-func (p *Program) serve(ctx context.Context, store *store) error {
+func (p *Program) serve(ctx context.Context, store *store, access *access) error {
 	metrics := prometheus.NewRegistry()
 	observer, err := httpapi.Observe(metrics)
 	if err != nil {
@@ -98,11 +103,10 @@ func (p *Program) serve(ctx context.Context, store *store) error {
 	if err != nil {
 		return err
 	}
-	service, err := p.newService(engine, store, metrics)
+	service, err := p.newService(engine, store, access, metrics)
 	if err != nil {
 		return err
 	}
-	defer service.close()
 	floor := make([]byte, heapFloor)
 	defer runtime.KeepAlive(floor)
 	ctx, cancel := context.WithCancel(ctx)

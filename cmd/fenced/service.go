@@ -3,16 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fenced/fenced/httpapi"
-	"github.com/fenced/fenced/httpapi/keys"
 	"github.com/fenced/fenced/internal/buildinfo"
 	"github.com/fenced/fenced/lockserver"
 )
@@ -20,7 +17,6 @@ import (
 // service is the HTTP side of a program.
 type service struct {
 	server *http.Server
-	audit  *os.File // nil without an audit log
 }
 
 func (c *Config) scheme() string {
@@ -30,12 +26,12 @@ func (c *Config) scheme() string {
 	return "http"
 }
 
-// newService wires the HTTP service as the config tells. close must follow.
-func (p *Program) newService(engine *lockserver.Server, store *store, metrics *prometheus.Registry) (*service, error) {
+// newService wires the HTTP service as the config tells.
+func (p *Program) newService(engine *lockserver.Server, store *store, access *access, metrics *prometheus.Registry) (*service, error) {
 	saved := backups{p.config.beside(".backup"), p.log}
 	config := httpapi.Config{
 		Engine: engine, Version: version, Build: buildinfo.Build(), Mode: p.config.mode(), PublicHosts: p.config.PublicHosts, Logger: p.log,
-		Registry: metrics, Tracer: p.traces.tracer(),
+		Registry: metrics, Tracer: p.traces.tracer(), Keys: access.keys,
 		BackedUp: saved.done,
 		Store: func(ctx context.Context) httpapi.StoreState {
 			st := store.state(ctx)
@@ -46,35 +42,21 @@ func (p *Program) newService(engine *lockserver.Server, store *store, metrics *p
 	if p.config.AccessLog {
 		config.AccessLog = p.log
 	}
-	if p.config.Keys != "" {
-		known, err := keys.Open(p.config.Keys, p.log)
-		if err != nil {
-			return nil, fmt.Errorf("--keys: %w", err)
-		}
-		config.Keys = known
+	if err := metrics.Register(access.unrecorded); err != nil {
+		return nil, err
 	}
-	s := &service{}
-	if p.config.AuditLog != "" {
-		file, err := os.OpenFile(p.config.AuditLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("--audit-log: %w", err)
-		}
-		s.audit, config.Audit = file, slog.New(slog.NewJSONHandler(file, nil))
+	if access.audit != nil {
+		config.Audit = slog.New(slog.NewJSONHandler(access.audit, nil))
 	}
 	handler, err := httpapi.New(config)
 	if err != nil {
-		s.close()
 		return nil, err
 	}
-	s.server = httpapi.NewServer(handler)
-	if p.config.TLSCert != "" {
-		files := httpapi.TLSFiles{Cert: p.config.TLSCert, Key: p.config.TLSKey, ClientCA: p.config.TLSClientCA}
-		if s.server.TLSConfig, err = files.Config(p.log); err != nil {
-			s.close()
-			return nil, fmt.Errorf("--tls-cert: %w", err)
-		}
-	}
-	return s, nil
+	server := httpapi.NewServer(handler)
+	server.TLSConfig = access.tls
+	// What a connection without a request went wrong with, such as a TLS handshake.
+	server.ErrorLog = slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)
+	return &service{server}, nil
 }
 
 func (s *service) serve(listener net.Listener) error {
@@ -92,10 +74,4 @@ func (s *service) stop(ctx context.Context) error {
 		return s.server.Close()
 	}
 	return err
-}
-
-func (s *service) close() {
-	if s.audit != nil {
-		_ = s.audit.Close()
-	}
 }

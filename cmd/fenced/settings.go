@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,6 +17,28 @@ const envPrefix = "FENCED_"
 
 func envName(setting string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// foreignEnv are variables with the prefix that are no settings of the server and no
+// mistake: fencectl reads or sets them, and Kubernetes sets the last two in every pod
+// beside a service called fenced.
+var foreignEnv = regexp.MustCompile("^FENCED_(CONFIG|ADDR|API_KEY|CA|CERT|KEY|DATABASE_URL|HOLD|LOCK|TOKENS?|IMAGE|SERVICE_.*|PORT(_.*)?)$")
+
+// strays returns the names in environ that look like settings and are none. Of a
+// setting that is misspelt in a file or a flag the server says so and ends; of one in
+// the environment it only warns, because others may own the name.
+func strays(settings *pflag.FlagSet, environ []string) []string {
+	known := make(map[string]bool)
+	settings.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
+	var names []string
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, envPrefix) && !known[name] && !foreignEnv.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // load fills in the settings that no flag has set: from the environment, where an

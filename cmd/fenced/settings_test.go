@@ -188,3 +188,14 @@ func TestConfig_SettingsOfAnotherModeAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestStrays_NamesWhatIsMisspelt(t *testing.T) {
+	t.Parallel()
+	got := strays(defaultConfig().settings(), []string{
+		"FENCED_DATA_DIR=/x", "FENCED_DATADIR=/x", "FENCED_KEYFILE=k", "HOME=/root", "FENCED_API_KEY=fk", "FENCED_CONFIG=f",
+		"FENCED_SERVICE_HOST=10.0.0.1", "FENCED_PORT=tcp://10.0.0.1:7420", "FENCED_PORT_7420_TCP=x", "FENCED_TOKEN=1",
+	})
+	if diff := cmp.Diff([]string{"FENCED_DATADIR", "FENCED_KEYFILE"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
