@@ -50,7 +50,7 @@ func TestClient_TLS(t *testing.T) {
 	mine := ca.Pair(certtest.Names{Common: "worker"})
 	client := func(cfg *tls.Config) *clientsdk.Client {
 		t.Helper()
-		c, err := clientsdk.New(clientsdk.Config{Endpoints: []string{h.URL}, TLS: cfg, TTL: time.Second, RetryFor: 100 * time.Millisecond})
+		c, err := clientsdk.New(clientsdk.Config{Endpoints: []string{h.URL}, TLS: cfg, TTL: time.Second, RetryFor: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,9 +60,12 @@ func TestClient_TLS(t *testing.T) {
 	for name, cfg := range map[string]*tls.Config{
 		"no config": nil, "no certificate": {RootCAs: ca.Pool()}, "no authority": {Certificates: []tls.Certificate{mine}},
 	} {
-		if _, err := client(cfg).TryAcquire(t.Context(), name, nil); !errors.Is(err, clientsdk.ErrUnavailable) {
-			t.Errorf("%s: %v, want ErrUnavailable", name, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // RetryFor is longer: it must not be waited for
+		_, err := client(cfg).TryAcquire(ctx, name, nil)
+		if !errors.Is(err, clientsdk.ErrUnavailable) || ctx.Err() != nil {
+			t.Errorf("%s: %v, want ErrUnavailable at once", name, err)
 		}
+		cancel()
 	}
 	hold, err := client(&tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{mine}}).Acquire(t.Context(), "l", nil)
 	if err != nil {

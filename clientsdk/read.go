@@ -36,6 +36,8 @@ type (
 	SessionInfo = wire.Session
 	// Status describes one server and its view of the store.
 	Status = wire.Status
+	// Caller is what an API key may do: Key (its public id), Name, Grants.
+	Caller = wire.Caller
 	// HoldInfo is the state of one hold as its owner sees it.
 	HoldInfo = wire.Hold
 )
@@ -139,6 +141,16 @@ func (c *Client) Sessions(ctx context.Context) ([]SessionInfo, error) {
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	out := new(Status)
 	if err := c.read(ctx, request{op: "status", method: http.MethodGet, path: "/v1/status"}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// WhoAmI tells what the client's API key may do. A server without keys answers one
+// grant, of the role admin over every lock.
+func (c *Client) WhoAmI(ctx context.Context) (*Caller, error) {
+	out := new(Caller)
+	if err := c.read(ctx, request{op: "whoami", method: http.MethodGet, path: "/v1/whoami"}, out); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -282,17 +282,38 @@ func retryAfter(resp *http.Response) time.Duration {
 // the connection was made, or while TLS made sure of the server.
 func neverSent(err error) bool {
 	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || unverified(err)
+}
+
+// unverified reports whether this process made sure of the server and did not find
+// what it was told to expect.
+func unverified(err error) bool {
 	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
+	return errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// misfit reports whether the two sides cannot agree on how to talk, which lies in how
+// they are set up: a certificate that is not trusted or not given, https to a server
+// of http.
+func misfit(err error) bool {
+	var alert *net.OpError // crypto/tls says so where the other side ends a handshake
+	return unverified(err) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // retry calls try until it succeeds, fails for good, or has failed in passing
-// ways for as long as limit. The error is that of the last try.
+// ways for as long as limit; for good is also where no endpoint fits. The error is that
+// of the last try.
 func (t *transport) retry(ctx context.Context, limit time.Duration, try func() error) error {
 	var first clock.Instant
+	misfits := 0
 	for n := 0; ; n++ {
 		err := try()
 		if err == nil || !passing(err) {
+			return err
+		}
+		if !misfit(err) {
+			misfits = 0
+		} else if misfits++; misfits == len(t.endpoints) {
 			return err
 		}
 		if n == 0 {

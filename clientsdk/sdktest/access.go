@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/apikey"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // AddKey makes an API key with a role, "read", "lock" or "admin", over the locks whose
@@ -66,4 +67,19 @@ func (s *Server) only(role apikey.Role, h handler) handler {
 		}
 		return h(w, r)
 	}
+}
+
+func (s *Server) whoami(w http.ResponseWriter, r *http.Request) error {
+	key, err := s.identify(r)
+	if err != nil {
+		return err
+	}
+	out := wire.Caller{Grants: []wire.Grant{{Role: apikey.Admin.String(), Prefixes: []string{""}}}}
+	if key != nil {
+		out = wire.Caller{Key: key.ID, Name: key.Name}
+		for _, g := range key.Grants {
+			out.Grants = append(out.Grants, wire.Grant{Role: g.Role.String(), Prefixes: g.Prefixes})
+		}
+	}
+	return answer(w, http.StatusOK, out)
 }

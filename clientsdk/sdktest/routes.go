@@ -40,6 +40,7 @@ func (s *Server) routes() *http.ServeMux {
 		"POST /v1/check":   s.only(read, s.check),
 		"POST /v1/break":   s.only(admin, s.breakHold),
 		"GET /v1/status":   s.only(read, s.status),
+		"GET /v1/whoami":   s.only(read, s.whoami),
 		"GET /readyz":      s.ready,
 		"GET /healthz":     s.ready,
 

@@ -81,7 +81,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		run, a.renewCommand(), a.releaseCommand(), a.sessionsCommand(), a.statusCommand(), a.pgCommand(),
 		a.membersCommand(), a.snapshotCommand(), a.compactCommand(), a.floorCommand(), a.keyCommand(), a.doctorCommand(),
-		a.versionCommand(), exitCodesTopic(), contextsTopic(),
+		a.whoamiCommand(), a.versionCommand(), exitCodesTopic(), contextsTopic(),
 	)
 	return root
 }

@@ -38,6 +38,7 @@ func RunAccess(t *testing.T, s Server, keys Keys) {
 		{"GET", "/healthz", nil, [6]int{200, 200, 200, 200, 200, 200}},
 		{"GET", "/readyz", nil, [6]int{200, 200, 200, 200, 200, 200}},
 		{"GET", "/v1/status", nil, [6]int{no, no, 200, 200, 200, 200}},
+		{"GET", "/v1/whoami", nil, [6]int{no, no, 200, 200, 200, 200}},
 		{"GET", "/v1/sessions", nil, [6]int{no, no, 200, 200, 200, 200}},
 		{"GET", "/v1/lock?name=" + url.QueryEscape(mine), nil, [6]int{no, no, 200, 200, 200, 200}},
 		{"GET", "/v1/lock?name=" + url.QueryEscape(other), nil, [6]int{no, no, bad, bad, bad, 200}},
