@@ -61,6 +61,7 @@ DECLARE
   cur bigint;
   flr bigint;
   old_wait text;
+  set_to text;
 BEGIN
   IF p_token IS NULL OR p_token NOT BETWEEN 1 AND 9007199254740991 OR p_strict IS NULL
      OR p_resource IS NULL OR octet_length(p_resource) NOT BETWEEN 1 AND 1024 THEN
@@ -69,13 +70,14 @@ BEGIN
 
   -- A refusal needs no lock, for fences never fall; and a stale caller that does
   -- not queue cannot hold up those behind it.
-  SELECT min_token INTO STRICT flr FROM fence.floor;
-  SELECT g.token INTO cur FROM fence.guard g WHERE g.resource = p_resource;
+  SELECT f.min_token, g.token INTO STRICT flr, cur
+    FROM fence.floor f LEFT JOIN fence.guard g ON g.resource = p_resource;
 
   IF p_token >= flr AND (cur IS NULL OR cur <= p_token) THEN
     IF p_wait_ms IS NOT NULL THEN
       old_wait := current_setting('lock_timeout');
-      PERFORM set_config('lock_timeout', greatest(p_wait_ms, 1)::text, true);
+      -- An assignment, because PERFORM would run a query of its own.
+      set_to := set_config('lock_timeout', greatest(p_wait_ms, 1)::text, true);
     END IF;
     INSERT INTO fence.guard AS g VALUES (p_resource, p_token, pg_current_xact_id(), transaction_timestamp())
     ON CONFLICT (resource) DO UPDATE
@@ -86,7 +88,7 @@ BEGIN
     RETURNING g.token INTO cur;
     IF FOUND THEN
       IF old_wait IS NOT NULL THEN
-        PERFORM set_config('lock_timeout', old_wait, true);
+        set_to := set_config('lock_timeout', old_wait, true);
       END IF;
       -- The floor may have risen while this call waited for the row or for the
       -- table. READ COMMITTED sees that with a new snapshot; a transaction with
