@@ -30,7 +30,9 @@ whole server, such as a snapshot, needs "admin" over every lock: --prefix "".
 
 Run it as the user of the server, who must be able to read the file:
 
-  fencectl key new "order workers" --file /etc/fenced/keys.json --prefix orders/`,
+  fencectl key new "order workers" --file /etc/fenced/keys.json --prefix orders/
+
+To keep the key in a file, say "umask 077" before: one that others may read is refused.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if file == "" || len(prefixes) == 0 {

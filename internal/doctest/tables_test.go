@@ -128,6 +128,20 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
+// TestPages_KeyFilesAreOwn: fencectl refuses a key file that others may read, and by
+// itself a shell makes such.
+func TestPages_KeyFilesAreOwn(t *testing.T) {
+	t.Parallel()
+	toFile := regexp.MustCompile(`key new .*> `)
+	for _, path := range allPages(t) {
+		for _, b := range blocks(t, path) {
+			if at := toFile.FindStringIndex(b.text); at != nil && !strings.Contains(b.text[:at[0]], "umask 077") {
+				t.Errorf("%s:%d: an API key goes to a file and no umask stands before", path, b.line)
+			}
+		}
+	}
+}
+
 // TestPages_Links wants what a page links to in the repository to be there, and the
 // heading too.
 func TestPages_Links(t *testing.T) {
