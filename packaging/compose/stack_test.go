@@ -23,6 +23,8 @@ import (
 
 const (
 	project = "fenced-compose-test"
+	// password has what means something to a URL, a shell or Compose.
+	password = `p@ss:w/o?r#d %41 "$HOME" '\&`
 	// patience bounds the whole; each step takes seconds.
 	patience = 8 * time.Minute
 )
@@ -46,7 +48,7 @@ func newStack(t *testing.T) *stack {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	s := &stack{t: t, ctx: ctx, tool: tool, env: os.Environ(), ports: map[string]string{}}
+	s := &stack{t: t, ctx: ctx, tool: tool, env: append(os.Environ(), "POSTGRES_PASSWORD="+password), ports: map[string]string{}}
 	for name, image := range images {
 		s.env = append(s.env, name+"="+image)
 	}
