@@ -154,13 +154,20 @@ func (p *tab) open(fragment string) {
 	p.do(chromedp.Navigate(p.server.URL + "/" + fragment))
 }
 
-// until waits for condition, which is looked at whenever the page changes. It
-// fails with what the page shows where that takes 30 s.
+// until waits for condition, which is looked at whenever the page changes; an element
+// that is not there yet fails it. It fails with what the page shows where that takes 30 s.
 func (p *tab) until(condition string) {
 	p.Helper()
 	script := fmt.Sprintf(`new Promise((done) => {
 		const watcher = new MutationObserver(() => check());
-		const check = () => { if (%s) { watcher.disconnect(); done(""); } };
+		const met = () => {
+			try {
+				return %s;
+			} catch (fault) {
+				if (!(fault instanceof TypeError)) throw fault;
+			}
+		};
+		const check = () => { if (met()) { watcher.disconnect(); done(""); } };
 		watcher.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 		setTimeout(() => done("the page shows: " + document.body.innerText), 30_000);
 		check();

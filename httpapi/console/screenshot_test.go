@@ -35,6 +35,7 @@ func TestScreenshots(t *testing.T) {
 	p.size(1280, 800, false)
 	p.open("")
 	p.until(`document.querySelectorAll("#locks tbody tr").length > 15 && document.querySelector(".timebar[data-level=full]")`)
+	p.until(`document.querySelector("#conn").dataset.state === "live"`)
 	// What happens while the page looks on fills its feed.
 	p.release(p.acquire("orders/1207", "checkout-3", time.Minute))
 	p.breakHold("coupons/black-friday", p.acquire("coupons/black-friday", "mailer-1", time.Minute).Token, "host is down")

@@ -103,8 +103,9 @@ func TestPage_comes_back(t *testing.T) {
 	t.Parallel()
 	p := openTab(t, nil)
 	p.open("")
+	p.until(`document.querySelector("#conn").dataset.state === "live"`) // the feed begins with the stream
 	p.acquire("before", "w", time.Minute)
-	p.until(`document.querySelectorAll(".feed li").length === 1 && document.querySelector("#conn").dataset.state === "live"`)
+	p.until(`document.querySelectorAll(".feed li").length === 1`)
 	p.server.CloseClientConnections()
 	p.until(`document.querySelector("#conn").dataset.state === "reconnecting"`)
 	hold := p.acquire("meanwhile", "w", time.Minute)
