@@ -155,7 +155,7 @@ func (r *AcquireRequest) asks(h *queue.Hold) bool {
 // newLocalLocked registers a hold before its put is sent: the put's event may come
 // before its answer, and a put whose answer never comes is found by it (R8).
 func (s *Server) newLocalLocked(ref queue.Ref, req *AcquireRequest) (*local, error) {
-	l := &local{keyed: req.IdempotencyKey != "", owned: true, unsure: true}
+	l := &local{keyed: req.IdempotencyKey != "", owned: true, unsure: true, place: s.newPlace()}
 	h := &queue.Hold{
 		Ref: ref, Lock: req.Lock, Owner: req.Owner, Metadata: maps.Clone(req.Metadata), TTL: req.TTL,
 		Server: s.config.Name, Created: time.Now().UTC().Truncate(time.Millisecond),
@@ -170,9 +170,6 @@ func (s *Server) newLocalLocked(ref queue.Ref, req *AcquireRequest) (*local, err
 		l.session, l.lease, l.owned, l.place.Shared = o, o.lease, false, true
 	}
 	l.hold = h
-	if !s.config.Alone {
-		l.place.Grace = time.Second
-	}
 	l.place.Asking = 1
 	s.locals[ref] = l
 	return l, nil

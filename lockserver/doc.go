@@ -80,14 +80,20 @@
 // nobody can ask for such a hold again, so it is remembered as abandoned and
 // deleted on sight. With one, its id is derived from lock and key, every server
 // maps a repeat to the same hold, and it stands like any other place. So whatever
-// nobody asks for any more is gone after [PlaceTimeout] or TTL + 6 s, whichever is
-// later.
+// nobody asks for any more is gone [PlaceTimeout] + TTL + 6 s later at the latest.
 //
 // # Places
 //
-// A queued hold keeps its place while somebody asks for it. When its last request
-// ends, a hold without an idempotency key leaves at once, one with a key after
-// [PlaceTimeout]. When the server stops, all places stay.
+// A queued hold keeps its place while somebody asks for it, at any server. When its
+// last request ends, a hold without an idempotency key leaves at once, one with a key
+// after [PlaceTimeout]. When the server stops, all places stay.
+//
+// Where servers share the store, none of them knows what is asked of the others. One
+// that is asked renews the place every 5 s, or more often, and one that is not asked
+// any more watches for up to 8 s whether somebody else does, before it deletes the
+// place. It does not delete a head, which another server may have said held: where
+// nobody claims it, its lease ends it, and where the lease is a session's, the session
+// does.
 //
 // # Errors
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 )
 
 // eventsKept is how many events a server can replay to a subscriber that comes
@@ -113,25 +112,7 @@ func (s *Server) Subscribe(ctx context.Context, prefix string, after *EventID) (
 // arrived waits until the mirror is at rev, behindTimeout at most. Unlike reached it
 // takes the word of a caller for that revision, and so says nothing of a lag.
 func (s *Server) arrived(ctx context.Context, rev int64) {
-	late := time.NewTimer(behindTimeout)
-	defer late.Stop()
-	for {
-		s.mu.Lock()
-		there, moved := s.mirror.rev >= rev, s.movedLocked()
-		s.mu.Unlock()
-		if there {
-			return
-		}
-		select {
-		case <-moved:
-		case <-late.C:
-			return
-		case <-s.stopping:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+	_ = s.mirrorShows(ctx, behindTimeout, func() bool { return s.mirror.rev >= rev })
 }
 
 // lostLocked reports whether events after id are gone.

@@ -276,21 +276,9 @@ func (s *Server) baseIs(base int64) clientv3.Cmp {
 // baseSeen waits until the mirror has the new base. It is patient: after a rollback
 // the mirror reads the store anew first.
 func (s *Server) baseSeen(ctx context.Context, base int64) error {
-	late := time.NewTimer(listTimeout)
-	defer late.Stop()
-	for {
-		s.mu.Lock()
-		seen, moved := s.mirror.base >= base, s.movedLocked()
-		s.mu.Unlock()
-		if seen {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-late.C:
-			return outcomeUnknown(behind())
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	err := s.mirrorShows(ctx, listTimeout, func() bool { return s.mirror.base >= base })
+	if err != nil && ctx.Err() == nil {
+		return outcomeUnknown(err) // the store has it
 	}
+	return err
 }

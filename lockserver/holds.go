@@ -250,20 +250,29 @@ func (s *Server) confirm(ctx context.Context, ref queue.Ref) (bool, error) {
 
 // agree waits until the mirror shows a hold, or its end, as the store does.
 func (s *Server) agree(ctx context.Context, ref queue.Ref, there bool) error {
-	late := time.NewTimer(behindTimeout)
+	return s.mirrorShows(ctx, behindTimeout, func() bool {
+		return (s.table.Get(ref) != nil) == there || there && s.history.find(ref) != nil
+	})
+}
+
+// mirrorShows waits until what it asks, with the server's mutex held, is so; it asks
+// at each move of the mirror.
+func (s *Server) mirrorShows(ctx context.Context, within time.Duration, is func() bool) error {
+	late := time.NewTimer(within)
 	defer late.Stop()
 	for {
 		s.mu.Lock()
-		if (s.table.Get(ref) != nil) == there || there && s.history.find(ref) != nil {
-			s.mu.Unlock()
+		so, moved := is(), s.movedLocked()
+		s.mu.Unlock()
+		if so {
 			return nil
 		}
-		moved := s.movedLocked()
-		s.mu.Unlock()
 		select {
 		case <-moved:
 		case <-late.C:
 			return behind()
+		case <-s.stopping:
+			return shuttingDown()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -50,6 +50,8 @@ func (l *local) notify() {
 	}
 }
 
+func (s *Server) newPlace() queue.Place { return queue.Place{Elsewhere: !s.config.Alone} }
+
 // localLocked returns the local of a live hold, making it where this server had
 // nothing to do with the hold so far.
 func (s *Server) localLocked(h *queue.Hold) *local {
@@ -58,12 +60,10 @@ func (s *Server) localLocked(h *queue.Hold) *local {
 		l = &local{
 			hold: h, live: true, keyed: true,
 			lease: lease{ID: clientv3.LeaseID(h.Lease), TTL: leaseTTL(h.TTL)},
+			place: s.newPlace(),
 		}
 		if h.Session != (queue.Ref{}) {
 			l.session, l.place.Shared = s.sessions[h.Session], true
-		}
-		if !s.config.Alone {
-			l.place.Grace = time.Second
 		}
 		s.locals[h.Ref] = l
 	}

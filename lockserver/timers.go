@@ -15,8 +15,8 @@ const (
 	expiryBatch   = 64
 	expiryPause   = 8 * time.Millisecond
 	expiryFlights = 1
-	// renewers bounds the keep-alives of waiting holds that run at once.
-	renewers = 32
+	// keepers bounds the keep-alives of waiting holds that run at once.
+	keepers = 32
 )
 
 // timer is a hold's place in the heap; index is -1-based so that the zero value
@@ -32,14 +32,14 @@ type timers struct {
 	server *Server
 	heap   timerHeap
 	kick   chan struct{}
-	renew  chan *local
+	places chan *local // to renew, or perhaps to give up
 
 	due     []*local      // holds past their deadline, in the order they fell due
 	dueKick chan struct{} // holds one token while due is not empty
 }
 
 func newTimers(s *Server) *timers {
-	return &timers{server: s, kick: make(chan struct{}, 1), renew: make(chan *local), dueKick: make(chan struct{}, 1)}
+	return &timers{server: s, kick: make(chan struct{}, 1), places: make(chan *local), dueKick: make(chan struct{}, 1)}
 }
 
 // set moves the wake-up of l to when; the zero time drops it. A timer is never
@@ -81,12 +81,12 @@ func (t *timers) drop(l *local) {
 // their own, so that a store that does not answer delays no other timer.
 func (t *timers) run(ctx context.Context) {
 	done := make(chan struct{})
-	for range renewers {
-		go func() { t.runRenew(ctx); done <- struct{}{} }()
+	for range keepers {
+		go func() { t.runPlaces(ctx); done <- struct{}{} }()
 	}
 	go func() { t.runExpire(ctx); done <- struct{}{} }()
 	t.fire(ctx)
-	for range renewers + 1 {
+	for range keepers + 1 {
 		<-done
 	}
 }
@@ -138,9 +138,9 @@ func (t *timers) next() (*local, queue.Action, time.Duration) {
 
 func (t *timers) act(ctx context.Context, l *local, action queue.Action) {
 	switch action {
-	case queue.Renew:
+	case queue.Renew, queue.Lapse:
 		select {
-		case t.renew <- l:
+		case t.places <- l:
 		case <-ctx.Done():
 		}
 	case queue.Expire:
@@ -148,32 +148,63 @@ func (t *timers) act(ctx context.Context, l *local, action queue.Action) {
 		t.due = append(t.due, l)
 		t.server.mu.Unlock()
 		signal(t.dueKick)
-	case queue.Lapse:
-		t.server.lapse(l)
 	}
 }
 
-// lapse gives up a place that nobody asked for in time.
-func (s *Server) lapse(l *local) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if action, _ := l.place.Due(time.Now()); action != queue.Lapse || l.end != NotEnded {
-		s.dueLocked(l)
-		return
-	}
-	s.abandonLocked(l)
-}
-
-// runRenew keeps the leases of waiting holds alive.
-func (t *timers) runRenew(ctx context.Context) {
+// runPlaces keeps the leases of waiting holds alive, and gives up places that nobody
+// asks for.
+func (t *timers) runPlaces(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case l := <-t.renew:
-			t.server.renewPlace(ctx, l)
+		case l := <-t.places:
+			if t.server.lapsing(l) {
+				t.server.lapse(ctx, l)
+			} else {
+				t.server.renewPlace(ctx, l)
+			}
 		}
 	}
+}
+
+func (s *Server) lapsing(l *local) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lapsingLocked(l)
+}
+
+func (s *Server) lapsingLocked(l *local) bool {
+	action, _ := l.place.Due(time.Now())
+	return action == queue.Lapse && l.end == NotEnded
+}
+
+// lapse gives up a place that nobody asked for in time, here or at another server. A
+// head is left to its lease where there are others: one of them may have said held,
+// and its holder need not renew for a whole TTL.
+func (s *Server) lapse(ctx context.Context, l *local) {
+	s.mu.Lock()
+	leased := l.lease.ID
+	s.mu.Unlock()
+	var renewed time.Time
+	var err error
+	if !s.config.Alone {
+		renewed, err = s.store.renewed(ctx, leased)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.lapsingLocked(l): // somebody came meanwhile
+	case err != nil && !errors.Is(err, errLeaseGone):
+		s.timers.set(l, time.Now().Add(time.Second))
+		return
+	case !s.config.Alone && (l.place.AskedElsewhere(renewed) || s.table.IsHead(l.hold)):
+		l.place.Forget()
+	default:
+		s.abandonLocked(l)
+		return
+	}
+	s.dueLocked(l)
 }
 
 // renewPlace keeps the lease of one waiting hold alive and sets its next timer. A
@@ -295,7 +326,7 @@ func (s *Server) askRenewed(ctx context.Context, batch []*local) {
 				l.place.Deadline = deadline
 			}
 		case !errors.Is(err, errLeaseGone):
-			l.place.Deadline = time.Now().Add(time.Second - l.place.Grace)
+			l.place.Deadline = time.Now().Add(time.Second - queue.Grace)
 		}
 		s.mu.Unlock()
 	}

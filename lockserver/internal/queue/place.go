@@ -19,6 +19,9 @@ const (
 type Place struct {
 	// Shared says that the lease is a session's, which renews and ends it.
 	Shared bool
+	// Elsewhere says that other servers share the store: a request that is not open
+	// here may be open there.
+	Elsewhere bool
 	// Asking counts the requests that are open on the hold here.
 	Asking int
 	// Answered is set once an answer said held.
@@ -26,9 +29,6 @@ type Place struct {
 	// Deadline is when an answered hold ends: the sending of the last confirmed
 	// renewal plus the TTL.
 	Deadline time.Time
-	// Grace is how long after the deadline the hold is ended: where several servers
-	// share the store, another may have renewed it.
-	Grace time.Duration
 	// Lapses is when a hold that is not answered and that nobody asks for gives
 	// its place up; zero while somebody asks.
 	Lapses time.Time
@@ -38,24 +38,68 @@ type Place struct {
 	LeaseTTL time.Duration
 }
 
+const (
+	// Grace is how long after its deadline a hold is ended where another server may
+	// have renewed it.
+	Grace = time.Second
+	// askedEvery is how often at least a place that is asked for is renewed where
+	// others watch, so that they notice.
+	askedEvery = 5 * time.Second
+	// unasked is how much longer than that they look: the store tells the time of a
+	// renewal to the second, and knows of it later than who sent it.
+	unasked = 3 * time.Second
+)
+
 // Due returns what is to be done at now, or None and when to look again; the zero
 // time means never.
+//
+// Where other servers share the store, a place that nobody asks for here lapses only
+// when it has not been renewed here for so long that any server where somebody asks
+// would have: what is to be done then, the store must be asked. One with a session's
+// lease, whose renewals tell nothing of the place, never lapses.
 func (p *Place) Due(now time.Time) (Action, time.Time) {
-	if p.Shared && (p.Answered || p.Asking > 0) {
+	if p.Shared && (p.Answered || p.Asking > 0 || p.Elsewhere) {
 		return None, time.Time{}
 	}
 	if p.Answered {
-		return at(Expire, p.Deadline.Add(p.Grace), now)
+		return at(Expire, p.Deadline.Add(p.grace()), now)
 	}
 	if p.Asking == 0 && p.Lapses.IsZero() {
 		return None, time.Time{}
 	}
-	renew := p.Renewed.Add(p.LeaseTTL / 3)
+	renew := p.Renewed.Add(p.interval())
 	if !p.Shared && (p.Asking > 0 || renew.Before(p.Lapses)) {
 		return at(Renew, renew, now)
 	}
+	if silent := renew.Add(unasked); p.Elsewhere && silent.After(p.Lapses) {
+		return at(Lapse, silent, now)
+	}
 	return at(Lapse, p.Lapses, now)
 }
+
+// interval is the time between two renewals of a place.
+func (p *Place) interval() time.Duration {
+	if p.Elsewhere {
+		return min(p.LeaseTTL/3, askedEvery)
+	}
+	return p.LeaseTTL / 3
+}
+
+func (p *Place) grace() time.Duration {
+	if p.Elsewhere {
+		return Grace
+	}
+	return 0
+}
+
+// AskedElsewhere tells whether a renewal, which the store knows to be no older than
+// renewed, was another server's: there the place is asked for.
+func (p *Place) AskedElsewhere(renewed time.Time) bool {
+	return renewed.After(p.Renewed.Add(time.Second))
+}
+
+// Forget leaves the place to the other servers and to its lease.
+func (p *Place) Forget() { p.Lapses = time.Time{} }
 
 func at(a Action, when, now time.Time) (Action, time.Time) {
 	if now.Before(when) {

@@ -166,6 +166,13 @@ func TestPlace_Due(t *testing.T) {
 		{"a waiter whose lease is fresh", queue.Place{Asking: 1, Renewed: now, LeaseTTL: 30 * s}, queue.None, now.Add(10 * s)},
 		{"a waiter whose lease is old", queue.Place{Asking: 1, Renewed: now.Add(-11 * s), LeaseTTL: 30 * s}, queue.Renew, now},
 		{"a place kept for a while renews first", queue.Place{Lapses: now.Add(15 * s), Renewed: now.Add(-3 * s), LeaseTTL: 9 * s}, queue.Renew, now},
+		{"a hold in a cluster, which another server may have renewed", queue.Place{Answered: true, Deadline: now, Elsewhere: true}, queue.None, now.Add(s)},
+		{"a waiter in a cluster shows that it is there", queue.Place{Asking: 1, Renewed: now, LeaseTTL: 30 * s, Elsewhere: true}, queue.None, now.Add(5 * s)},
+		{"and with a short lease in a third of it", queue.Place{Asking: 1, Renewed: now, LeaseTTL: 6 * s, Elsewhere: true}, queue.None, now.Add(2 * s)},
+		{"a kept place in a cluster is renewed until its lapse", queue.Place{Lapses: now.Add(6 * s), Renewed: now, LeaseTTL: 30 * s, Elsewhere: true}, queue.None, now.Add(5 * s)},
+		{"then other servers have their time to renew it", queue.Place{Lapses: now, Renewed: now.Add(-4 * s), LeaseTTL: 30 * s, Elsewhere: true}, queue.None, now.Add(4 * s)},
+		{"and after it, it lapses", queue.Place{Lapses: now.Add(-4 * s), Renewed: now.Add(-8 * s), LeaseTTL: 30 * s, Elsewhere: true}, queue.Lapse, now},
+		{"a place in a session of a cluster is the session's", queue.Place{Shared: true, Lapses: now.Add(-s), Elsewhere: true}, queue.None, time.Time{}},
 		{"a place at its lapse", queue.Place{Lapses: now, Renewed: now.Add(-s), LeaseTTL: 30 * s}, queue.Lapse, now},
 	}
 	for _, tt := range tests {
@@ -223,4 +230,40 @@ func TestPlace_LeaveKeepsAnOpenRequest(t *testing.T) {
 	if got, _ := p.Due(now.Add(time.Second)); got != queue.None {
 		t.Fatalf("got %v after a new request, want None", got)
 	}
+}
+
+// TestPlace_AnAskedPlaceIsNeverSilent plays two servers with one lease: where somebody
+// asks at one of them, the other never finds, when its place is to lapse, that nobody
+// else has renewed it, though the store tells whole seconds, rounded down.
+func TestPlace_AnAskedPlaceIsNeverSilent(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ms := func(low, high int, what string) time.Duration {
+			return time.Duration(rapid.IntRange(low, high).Draw(t, what)) * time.Millisecond
+		}
+		begin := time.Unix(1000, 0)
+		ttl := time.Duration(rapid.IntRange(6, 3605).Draw(t, "lease")) * time.Second
+		left := queue.Place{Elsewhere: true, LeaseTTL: ttl, Renewed: begin, Lapses: begin.Add(15 * time.Second)}
+		asked := queue.Place{Elsewhere: true, LeaseTTL: ttl, Asking: 1}
+		last, since := begin, begin.Add(ms(0, 14_000, "since"))
+		late, slow, own := ms(1, 300, "late"), ms(0, 300, "latency"), ms(0, 300, "own latency")
+		for now := begin; ; now = now.Add(late) {
+			if a, _ := asked.Due(now); a == queue.Renew && now.After(since) {
+				asked.Renewed = now
+				last = now.Add(slow)
+			}
+			switch a, _ := left.Due(now); a {
+			case queue.Renew:
+				left.Renewed = now
+				last = now.Add(own)
+			case queue.Lapse:
+				told := last.Add(-ms(0, 999, "rounding"))
+				if !left.AskedElsewhere(told) {
+					t.Fatalf("at %v: renewed there at %v, here at %v, and the store tells %v",
+						now.Sub(begin), asked.Renewed.Sub(begin), left.Renewed.Sub(begin), told.Sub(begin))
+				}
+				return
+			}
+		}
+	})
 }
