@@ -44,7 +44,7 @@ func TestShell_WithLock_lost(t *testing.T) {
 	token := strings.TrimPrefix(p.line(holder, "token "), "token ")
 	p.fails(p.start("WAIT=0s", "./with-lock.sh", "orders/42", "true"), "exit status 75", "The lock is held by another: ", "token "+token)
 	p.fencectl("break", "orders/42", "--token", token, "--reason", "test", "--yes")
-	p.fails(holder, "exit status 143", "the lock orders/42 may be lost")
+	p.fails(holder, "exit status 76", "the lock orders/42 may be lost")
 }
 
 // What no repeat can help has exit codes of its own and says why.

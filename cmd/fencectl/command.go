@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/internal/buildinfo"
 )
 
 // streams are the standard streams of one run.
@@ -61,6 +62,8 @@ func (a *app) root() *cobra.Command {
 			return nil
 		},
 	}
+	root.Version = version + " " + buildinfo.Build()
+	root.SetVersionTemplate("fencectl {{.Version}}\n")
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)

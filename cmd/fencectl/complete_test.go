@@ -64,4 +64,5 @@ func TestVersion(t *testing.T) {
 	b := &bundle{T: t}
 	contains(t, b.ok("version"), "fencectl", version, "go1.")
 	contains(t, b.ok("version", "-o", "json"), `"version": "`+version+`"`, `"build"`)
+	contains(t, b.ok("--version"), "fencectl "+version+" go1.")
 }

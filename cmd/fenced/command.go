@@ -23,7 +23,9 @@ func newCommand() *cobra.Command {
 		Short:         "fenced is a lock server whose grants carry fencing tokens",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version + " " + buildinfo.Build(),
 	}
+	root.SetVersionTemplate("fenced {{.Version}}\n")
 	root.AddCommand(serveCommand(), configCommand(), restoreCommand(), healthCommand(), versionCommand())
 	return root
 }

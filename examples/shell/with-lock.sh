@@ -8,7 +8,8 @@
 # Exit codes: the command's own, and those of "fencectl run" where it was not started. A
 # repeat can help after 69, no server could answer, and 75, another holds the lock or the
 # quota is used up. It cannot after 64, the command line or a value is wrong, and 77, the
-# API key may not do this. 70 is a fault of the server, 76: the hold ended at once.
+# API key may not do this. 70 is a fault of the server. 76: the lock was lost, and the
+# command stopped, whatever it had done by then.
 set -eu
 
 if [ $# -lt 2 ]; then
@@ -96,14 +97,20 @@ watch() {
 		renew
 	done
 	echo "the lock $lock may be lost: stopping the command" >&2
+	: >"$tmp/lost"
 	kill -TERM "$command" || exit 0
 	sleep 2 >/dev/null 2>&1
 	kill -KILL "$command"
 }
 
+release() {
+	answer=$tmp/release
+	api DELETE "/v1/holds/$hold" --max-time 5
+}
+
 acquire
 renew # it may have been waited for: the command starts with time that is really its own
-[ "$status" = 200 ] || fail renew
+[ "$status" = 200 ] || { (release) || true; fail renew; }
 "$@" &
 command=$!
 trap 'kill -TERM "$command"' INT TERM
@@ -113,5 +120,6 @@ code=0
 wait "$command" || code=$?
 while kill -0 "$command" 2>/dev/null; do wait "$command" || code=$?; done # after a signal to us
 kill "$watcher" 2>/dev/null || true
-api DELETE "/v1/holds/$hold" --max-time 5 || true
+release || true
+[ ! -e "$tmp/lost" ] || code=76
 exit "$code"
