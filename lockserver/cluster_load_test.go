@@ -1,10 +1,12 @@
 package lockserver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -132,29 +134,49 @@ func (l *load) finish() {
 	for _, err := range l.faults {
 		t.Errorf("a worker got %v", err)
 	}
-	for i, a := range l.grants {
-		for _, b := range l.grants[i+1:] {
-			if a.lock != b.lock {
-				continue
-			}
-			judgePair(t, a, b)
-			judgePair(t, b, a)
-		}
+	locks := make(map[string][]granted)
+	for _, g := range l.grants {
+		locks[g.lock] = append(locks[g.lock], g)
+	}
+	for _, grants := range locks {
+		judgeTokens(t, grants)
+		judgeTurns(t, grants)
 	}
 	t.Logf("%d grants", len(l.grants))
 }
 
-// judgePair checks that b, asked for after a was told, has the higher token, and
-// that b was not told while a was certainly still held.
-func judgePair(t *testing.T, a, b granted) {
+// judgeTokens checks that no grant of a lock has a token twice, and that one which was
+// asked for after another was told has the higher token.
+func judgeTokens(t *testing.T, grants []granted) {
 	t.Helper()
-	switch {
-	case a.token == b.token:
-		t.Errorf("%s: token %d twice", a.lock, a.token)
-	case a.answered.Before(b.sent) && a.token > b.token:
-		t.Errorf("%s: token %d was asked for after %d was told", a.lock, b.token, a.token)
-	case b.answered.After(a.answered) && b.answered.Before(a.kept):
-		t.Errorf("%s: %d was told while %d was held", a.lock, b.token, a.token)
+	slices.SortFunc(grants, func(a, b granted) int { return cmp.Compare(b.token, a.token) })
+	first := grants[0] // that was told first, of those with higher tokens
+	for i, g := range grants[1:] {
+		if g.token == grants[i].token {
+			t.Errorf("%s: token %d twice", g.lock, g.token)
+		}
+		if first.answered.Before(g.sent) {
+			t.Errorf("%s: token %d was asked for after %d was told", g.lock, g.token, first.token)
+		}
+		if g.answered.Before(first.answered) {
+			first = g
+		}
+	}
+}
+
+// judgeTurns checks that no grant of a lock was told while another was certainly still
+// held.
+func judgeTurns(t *testing.T, grants []granted) {
+	t.Helper()
+	slices.SortFunc(grants, func(a, b granted) int { return a.answered.Compare(b.answered) })
+	longest := grants[0] // that was kept longest, of those that were told before
+	for _, g := range grants[1:] {
+		if g.answered.After(longest.answered) && g.answered.Before(longest.kept) {
+			t.Errorf("%s: %d was told while %d was held", g.lock, g.token, longest.token)
+		}
+		if g.kept.After(longest.kept) {
+			longest = g
+		}
 	}
 }
 
