@@ -34,7 +34,8 @@ const (
 // errors it meets. Where it returns an error the transaction is rolled back, and
 // the error comes back as it is unless [Classify] knows it. Where it drops an
 // error that Classify calls busy or retryable, that error is the result all the
-// same: a lock timeout leaves half a transaction, and a deadlock none.
+// same: a lock timeout leaves half a transaction, and a deadlock none. Where it
+// panics or ends its goroutine, the transaction is rolled back at once.
 //
 // # Time
 //
@@ -91,9 +92,11 @@ func once(ctx context.Context, db *sql.DB, c tokens.Claim, fn func(ctx context.C
 	if err != nil {
 		return unit.NotThrough(ctx, Classify(err))
 	}
+	// Deferred, because fn may panic or end its goroutine, and the connection can
+	// be closed only after the transaction. It does nothing after a COMMIT.
+	defer rollback(ctx, inner)
 	tx := &Tx{tx: inner, deadline: c.Deadline, bound: s.bound}
 	if err := run(ctx, tx, c, fn); err != nil {
-		rollback(ctx, inner)
 		return whyEnded(ctx, err)
 	}
 	return Commit(ctx, inner)
