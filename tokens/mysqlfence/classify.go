@@ -13,7 +13,10 @@ import (
 	"github.com/fenced/fenced/tokens/internal/unit"
 )
 
-const errLockWaitTimeout = 1205
+const (
+	errLockWaitTimeout = 1205
+	errNoSavepoint     = 1305
+)
 
 // classes is what each error number means for the unit of work it came in.
 var classes = map[uint16]error{

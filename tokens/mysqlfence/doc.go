@@ -49,9 +49,12 @@
 // Some errors end a transaction behind the caller's back, and what is written next
 // is committed at once, unfenced: a deadlock (1213) does, and a statement like
 // ALTER TABLE commits implicitly. A lock timeout (1205) undoes its statement alone
-// and leaves half a transaction to commit. WithFence sees to all three. Whoever
-// advances in a transaction of their own must end it after every error but those
-// they expect, such as 1062, and run no DDL in it.
+// and leaves half a transaction to commit. WithFence repeats the unit after a
+// deadlock or lock timeout, and gives ErrUnfenced wherever the transaction that
+// advanced has ended inside the function; what was committed with that end, and
+// what was written with autocommit on, stays. Whoever advances in a transaction of
+// their own must end it after every error but those they expect, such as 1062, and
+// run no DDL in it.
 //
 // # Isolation
 //

@@ -17,7 +17,8 @@ import (
 // transaction of the caller's; most callers are better served by [WithFence].
 //
 // Rolling back to a savepoint from before the advance undoes the fence while the
-// transaction goes on. WithFence notices that; a Guard cannot.
+// transaction goes on, and a statement that commits implicitly releases it. A Guard
+// notices neither. In WithFence there is no such savepoint, and it notices the end.
 type Guard struct{ db Querier }
 
 var _ tokens.Guard[*sql.Tx] = (*Guard)(nil)

@@ -3,7 +3,6 @@ package mysqlfence
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -63,10 +62,13 @@ const (
 //   - [tokens.ErrUnknownOutcome]: COMMIT got no answer. Repeat with the same
 //     token, if fn can tell that it has been here; with a one-shot claim a
 //     Duplicate then says that the first COMMIT took effect.
-//   - [tokens.ErrUnfenced]: at the end of fn the advance was no longer in effect,
-//     because fn ran a statement that commits implicitly or rolled back to a point
-//     before it; or the role may not advance. What an implicit commit committed
-//     stays.
+//   - [tokens.ErrUnfenced]: fn ended the transaction, by COMMIT, ROLLBACK or BEGIN,
+//     a statement that commits implicitly such as ALTER TABLE, or SET autocommit =
+//     1, whether or not somebody else came in between; or the role may not advance.
+//     What such a commit committed stays, and so does everything that was written
+//     with autocommit on, also when a newer holder had written by then. What
+//     followed in a new transaction is rolled back. fn that returns an error of its
+//     own gets that instead.
 //   - [context.Canceled], [context.DeadlineExceeded]: ctx has ended or the lease is
 //     over. Nothing was written.
 func WithFence(ctx context.Context, db *sql.DB, c tokens.Claim, fn func(ctx context.Context, tx *Tx) error) error {
@@ -106,6 +108,9 @@ func run(ctx context.Context, tx *Tx, c tokens.Claim, fn func(ctx context.Contex
 	if _, err := advance(ctx, tx.tx, c); err != nil {
 		return unit.NotThrough(ctx, err)
 	}
+	if _, err := tx.tx.ExecContext(ctx, "SAVEPOINT "+mark(tx.tx)); err != nil {
+		return unit.NotThrough(ctx, Classify(err))
+	}
 	err := fn(ctx, tx)
 	switch {
 	case tx.err != nil:
@@ -128,19 +133,21 @@ func whyEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// prove sees that the advance is still in effect and was this unit's. Without it,
-// what fn wrote after a statement that commits implicitly, or after an error that
-// had the server roll back, would be committed outside of the fence.
+// mark is the savepoint that follows the advance. The server forgets it with the
+// transaction that it is in, however that ends. It is named after the unit, so that
+// fn has none of the same name.
+func mark(tx *sql.Tx) string { return fmt.Sprintf("fenced_%x", unitOf(tx)) }
+
+// prove sees that the transaction is still the one that advanced. Without it, what
+// fn wrote after a statement that commits implicitly, or after an error that had the
+// server roll back, would be committed outside of the fence.
 func prove(ctx context.Context, tx *sql.Tx, c tokens.Claim) error {
-	t, by, err := lockedFence(ctx, tx, c.Resource)
-	if err == nil && t == c.Token && by == unitOf(tx) {
-		return nil
+	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+mark(tx))
+	if codeOf(err) == errNoSavepoint {
+		return fmt.Errorf("with fence %q: the transaction that advanced to %d was ended inside the function; what was written before its end, or with autocommit, may have been committed: %w",
+			c.Resource, int64(c.Token), tokens.ErrUnfenced)
 	}
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return Classify(err)
-	}
-	return fmt.Errorf("with fence %q: the advance to %d was undone, or committed, inside the function: %w",
-		c.Resource, int64(c.Token), tokens.ErrUnfenced)
+	return Classify(err)
 }
 
 // Commit commits tx as [WithFence] does, for those who use a [Guard] in their own

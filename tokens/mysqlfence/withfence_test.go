@@ -117,56 +117,6 @@ func numberOf(err error) uint16 {
 	return 0
 }
 
-// A function that ends the transaction behind WithFence's back is told so, and
-// what it writes afterwards is not committed.
-func TestWithFence_AdvanceUndone(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]string{
-		"rolled back":     "ROLLBACK",
-		"implicit commit": "CREATE TABLE made (id INT)",
-		"explicit commit": "COMMIT",
-		"another unit's":  "COMMIT AND CHAIN",
-		"autocommit":      "SET autocommit = 1", // commits, too
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := install(t)
-			err := mysqlfence.WithFence(t.Context(), db, claim("account/42", 7, tokens.Renewable), func(ctx context.Context, tx *mysqlfence.Tx) error {
-				if _, err := tx.ExecContext(ctx, end); err != nil {
-					return err
-				}
-				if name != "rolled back" {
-					advance(t, db, claim("account/42", 8, tokens.Renewable)) // a rival gets through
-				}
-				if name == "autocommit" {
-					return nil
-				}
-				return add(1000)(ctx, tx)
-			})
-			if !errors.Is(err, tokens.ErrUnfenced) || balance(t, db) != 100 {
-				t.Errorf("%v, balance %d; want ErrUnfenced and 100", err, balance(t, db))
-			}
-		})
-	}
-}
-
-// The advance comes before fn, so a savepoint in it cannot undo it.
-func TestWithFence_Savepoint(t *testing.T) {
-	t.Parallel()
-	db := install(t)
-	err := mysqlfence.WithFence(t.Context(), db, claim("account/42", 7, tokens.Renewable), func(ctx context.Context, tx *mysqlfence.Tx) error {
-		for _, statement := range []string{"SAVEPOINT s", "UPDATE account SET balance = 0 WHERE id = 42", "ROLLBACK TO s"} {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return add(1)(ctx, tx)
-	})
-	if err != nil || balance(t, db) != 101 {
-		t.Errorf("%v, balance %d; want success and 101", err, balance(t, db))
-	}
-}
-
 // 1062 and the like are the application's to understand, and do not end the unit.
 func TestWithFence_LeavesOtherErrorsAlone(t *testing.T) {
 	t.Parallel()
