@@ -19,7 +19,7 @@ type letter struct {
 	gen      int64 // names this claim; a later one has a higher gen
 	key      string
 	body     json.RawMessage
-	token    tokens.Token // of the claim that paid, so that a replay stays valid
+	token    tokens.Token // of the claim that paid, or of Resend's hold; never the publisher's
 	attempts int
 }
 
@@ -97,7 +97,7 @@ func DeadLetters(ctx context.Context, pool *pgxpool.Pool) ([]DeadLetter, error) 
 // Replay makes dead rows due again with all their attempts before them: those
 // with the given keys, or all where none is given. It returns how many there were.
 // The key stays the same, so a row that had been granted after all is only
-// confirmed.
+// confirmed. So does the token: what was refused as stale needs [Resend].
 func Replay(ctx context.Context, pool *pgxpool.Pool, keys ...string) (int, error) {
 	tag, err := pool.Exec(ctx, `
 		UPDATE reward_outbox

@@ -252,7 +252,8 @@ func (p *Publisher) afterStale(ctx context.Context, l letter, reason error) verd
 	case granted != nil:
 		return verdict{fate: done}
 	default:
-		return verdict{fate: dead, reason: reason}
+		return verdict{fate: dead, reason: fmt.Errorf(
+			"%w; nothing is granted: if its database was restored, replay --items sends this again under a new token", reason)}
 	}
 }
 

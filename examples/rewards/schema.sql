@@ -44,7 +44,8 @@ CREATE TABLE IF NOT EXISTS reward_ledger (
 );
 
 -- Outbox: what the item server is still to be told. agg_key is the player, whose
--- rows are published in order; fence_token is the claim's, not the publisher's.
+-- rows are published in order; fence_token is the claim's, or that of a later hold of
+-- the same lock where the row was sent again, never the publisher's.
 CREATE TABLE IF NOT EXISTS reward_outbox (
   id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   idem_key    text COLLATE "C" NOT NULL CONSTRAINT reward_outbox_once UNIQUE,

@@ -55,24 +55,3 @@ func publishCmd(open openFunc) *cobra.Command {
 	fault.register(f)
 	return cmd
 }
-
-func replayCmd(open openFunc) *cobra.Command {
-	return &cobra.Command{
-		Use:   "replay [KEY...]",
-		Short: "Make dead letters due again: those named, or all",
-		RunE: func(cmd *cobra.Command, keys []string) error {
-			ctx := cmd.Context()
-			pool, err := open(ctx)
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			n, err := rewards.Replay(ctx, pool, keys...)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d dead letters are due again\n", n)
-			return nil
-		},
-	}
-}

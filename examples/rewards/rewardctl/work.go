@@ -12,14 +12,15 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/examples/rewards"
 )
 
 func workCmd(open openFunc) *cobra.Command {
-	var servers []string
-	var name, keyFile string
+	var locking lockFlags
+	var name string
 	var fault faultFlags
 	cfg := rewards.WorkerConfig{}
 	cmd := &cobra.Command{
@@ -33,11 +34,7 @@ func workCmd(open openFunc) *cobra.Command {
 				return err
 			}
 			defer pool.Close()
-			key, err := readKey(keyFile)
-			if err != nil {
-				return err
-			}
-			locks, err := clientsdk.New(clientsdk.Config{Endpoints: servers, APIKey: key, Owner: name, TTL: cfg.TTL})
+			locks, err := locking.open(name, cfg.TTL)
 			if err != nil {
 				return err
 			}
@@ -51,8 +48,7 @@ func workCmd(open openFunc) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&servers, "server", []string{"http://127.0.0.1:7420"}, "base URL of the lock service; several where it has several servers")
-	f.StringVar(&keyFile, "api-key-file", "", "file with the API key for the lock service, where it asks for one")
+	locking.register(f)
 	f.StringVar(&name, "name", "", "who this worker is, for people (default: made by the SDK)")
 	f.DurationVar(&cfg.TTL, "ttl", 15*time.Second, "TTL of a reward's lock")
 	f.DurationVar(&cfg.LockWait, "lock-wait", 0, "how long to wait for a reward's lock (default 2 x ttl)")
@@ -62,6 +58,25 @@ func workCmd(open openFunc) *cobra.Command {
 	f.BoolVar(&cfg.ForgetHold, "forget-hold", false, "write with a context that outlives the hold, as code that forgot would")
 	fault.register(f)
 	return cmd
+}
+
+// lockFlags say where the lock service is.
+type lockFlags struct {
+	servers []string
+	keyFile string
+}
+
+func (l *lockFlags) register(f *pflag.FlagSet) {
+	f.StringSliceVar(&l.servers, "server", []string{"http://127.0.0.1:7420"}, "base URL of the lock service; several where it has several servers")
+	f.StringVar(&l.keyFile, "api-key-file", "", "file with the API key for the lock service, where it asks for one")
+}
+
+func (l *lockFlags) open(owner string, ttl time.Duration) (*clientsdk.Client, error) {
+	key, err := readKey(l.keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return clientsdk.New(clientsdk.Config{Endpoints: l.servers, APIKey: key, Owner: owner, TTL: ttl})
 }
 
 // readKey returns the key in the file; no file is no key.

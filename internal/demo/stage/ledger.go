@@ -81,10 +81,17 @@ func (s *Stage) ItemServer(ctx context.Context, args ...string) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	_, url, err := s.OpenItemServer(ctx, dsn, args...)
+	return url, err
+}
+
+// OpenItemServer starts an item server on the database at dsn and returns its base
+// URL with it. It blocks until the server listens.
+func (s *Stage) OpenItemServer(ctx context.Context, dsn string, args ...string) (*Process, string, error) {
 	p, err := s.Rewardctl("item server", append([]string{"serve-items", "--dsn", dsn, "--listen", "127.0.0.1:0"}, args...)...)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	ready, err := p.WaitRecord(ctx, func(r rewards.Record) bool { return r.Kind == "ready" })
-	return ready.Key, err
+	return p, ready.Key, err
 }
