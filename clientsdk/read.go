@@ -163,6 +163,7 @@ func (c *Client) read(ctx context.Context, r request, out any) error {
 		return fmt.Errorf("%s: %w", r.op, err)
 	}
 	defer end()
+	r.reads = r.method == http.MethodGet
 	return c.t.retry(ctx, c.cfg.RetryFor, func() error {
 		_, err := c.t.exchange(ctx, r, out)
 		return err

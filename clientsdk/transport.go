@@ -108,7 +108,8 @@ type request struct {
 	body             any
 	timeout          time.Duration // 0 means callTimeout
 	renewal          bool
-	answer           int // a status that carries an answer beside the usual ones
+	reads            bool // it changes nothing, so that nothing can have been done
+	answer           int  // a status that carries an answer beside the usual ones
 	// check refuses an answer that is well-formed but not an answer to this
 	// request, such as a cached one.
 	check func() error
@@ -140,7 +141,7 @@ func (t *transport) exchange(ctx context.Context, r request, out any) (sent cloc
 	}
 	var api *APIError
 	if !errors.As(err, &api) {
-		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !neverSent(err)}
+		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !r.reads && !neverSent(err)}
 	}
 	if passing(err) {
 		t.current.CompareAndSwap(n, n+1)
@@ -159,7 +160,7 @@ func (t *transport) stream(ctx context.Context, r request, accept string) (io.Re
 	}
 	var api *APIError
 	if !errors.As(err, &api) {
-		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !neverSent(err)}
+		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err}
 	}
 	if passing(err) {
 		t.current.CompareAndSwap(n, n+1)

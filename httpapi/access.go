@@ -32,6 +32,14 @@ func (c *call) again(need keys.Role) error {
 	return c.identify(need)
 }
 
+// stillAllowed is again for an answer that tells of a lock: a refusal has a holder.
+func (c *call) stillAllowed(need keys.Role) error {
+	if err := c.again(need); err != nil || c.record.lock == "" {
+		return err
+	}
+	return c.permit(need, c.record.lock)
+}
+
 func (c *call) identify(need keys.Role) error {
 	text, ok := bearer(c.r.Header)
 	if !ok {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -304,14 +305,43 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
+// leaveWait has a client leave while it waits for a lock that another one holds.
+func (c *client) leaveWait(t *testing.T, lock string, waiter, holder []string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "POST", c.URL+"/v1/holds", strings.NewReader(acquireBody(lock, `,"wait":"20s"`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(waiter[0], waiter[1])
+	left := make(chan error, 1)
+	go func() {
+		resp, err := c.http.Do(r)
+		if err == nil {
+			resp.Body.Close()
+		}
+		left <- err
+	}()
+	for decode[wire.Lock](t, c.send(t, "GET", "/v1/lock?name="+url.QueryEscape(lock), "", holder...), http.StatusOK).Waiters == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	<-left
+}
+
 func TestAudit_tells_who_did_what(t *testing.T) {
 	t.Parallel()
 	ring := newKeyring(t)
 	worker := ring.add("worker", keys.Lock, "orders/", apikey.Quota{})
 	boss := ring.add("boss", keys.Admin, "", apikey.Quota{})
 	var audit lines
+	engine := etcdtest.Server(t)
+	if _, err := engine.Acquire(t.Context(), lockserver.AcquireRequest{Lock: "orders/2", Owner: "w", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
 	c := newClientWith(t, httpapi.Config{
-		Engine: etcdtest.Server(t), Keys: ring.open(), Audit: slog.New(slog.NewJSONHandler(&audit, nil)),
+		Engine: engine, Keys: ring.open(), Audit: slog.New(slog.NewJSONHandler(&audit, nil)),
 	})
 	as := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
 	first := c.acquire(t, "orders/1", "", as(worker)...)
@@ -324,6 +354,11 @@ func TestAudit_tells_who_did_what(t *testing.T) {
 	c.send(t, "POST", "/v1/break", breakBody, as(worker)...)
 	c.send(t, "POST", "/v1/break", breakBody, as(boss)...)
 	c.send(t, "POST", "/v1/break", strings.Replace(breakBody, "host is down", reason, 1))
+	c.leaveWait(t, "orders/2", as(worker), as(boss))
+	for !strings.Contains(audit.String(), "client_gone") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	c.send(t, "GET", "/v1/locks", "") // who tries keys leaves a trace
 
 	type line struct {
 		Who, What, Lock, Ref, Reason, Result string
@@ -344,12 +379,14 @@ func TestAudit_tells_who_did_what(t *testing.T) {
 	}
 	want := []line{
 		{"worker", "acquireHold", "orders/1", first.Ref, "", "ok", first.Token},
-		{"worker", "releaseHold", "", first.Ref, "", "ok", 0},
+		{"worker", "releaseHold", "orders/1", first.Ref, "", "ok", first.Token},
 		{"worker", "acquireHold", "orders/1", second.Ref, "", "ok", second.Token},
 		{"worker", "acquireHold", "stock\n/1", "", "", "forbidden", 0},
 		{"worker", "breakHold", "", "", "", "forbidden", 0},
 		{"boss", "breakHold", "orders/1", second.Ref, "host is down", "ok", second.Token},
 		{"", "breakHold", "", "", "", "unauthorized", 0},
+		{"worker", "acquireHold", "orders/2", "", "", "client_gone", 0},
+		{"", "listLocks", "", "", "", "unauthorized", 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -19,9 +19,11 @@ type record struct {
 }
 
 // auditLine writes who did what to which lock, and what came of it. Refused calls
-// are written too. Callers' text is a value of its own; the handler escapes it.
+// are written too, and of calls that change nothing those that nobody has let in: who
+// tries keys must leave a trace. Callers' text is a value of its own; the handler
+// escapes it.
 func (a *api) auditLine(op *operation, c *call, err error) {
-	if a.audit == nil || !op.audited {
+	if a.audit == nil || !op.audited && !turnedAway(err) {
 		return
 	}
 	keyID := ""
@@ -40,6 +42,11 @@ func (a *api) auditLine(op *operation, c *call, err error) {
 		slog.String("reason", c.record.reason),
 		slog.String("result", outcome(err)),
 		slog.String("request_id", recorderOf(c.w).id))
+}
+
+func turnedAway(err error) bool {
+	code := apierr.CodeOf(err)
+	return code == apierr.Unauthorized || code == apierr.Forbidden
 }
 
 // outcome is ok or the code of err, for logs and metrics.

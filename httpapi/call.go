@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,7 @@ type call struct {
 	// keys and key are nil where there are no keys, and where none is needed.
 	keys   *keys.Store
 	key    *keys.Key
+	waited bool // it was allowed to
 	record record
 }
 
@@ -58,6 +60,9 @@ func handle[In, Out any](a *api, op operation, h func(context.Context, *call, *I
 			return err
 		}
 		out, err := h(c.r.Context(), c, &in)
+		if err != nil && c.waited {
+			err = cmp.Or(c.stillAllowed(op.role), err)
+		}
 		if err != nil {
 			return err
 		}

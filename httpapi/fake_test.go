@@ -45,6 +45,9 @@ func (f *fakeEngine) Acquire(ctx context.Context, req lockserver.AcquireRequest)
 }
 
 func (f *fakeEngine) Hold(ctx context.Context, id string) (*lockserver.Hold, error) {
+	if f.hold == nil { // what a release looks at
+		return nil, &lockserver.GoneError{}
+	}
 	return f.hold(ctx, id)
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -186,8 +187,18 @@ func (s holds) release(ctx context.Context, c *call, _ *none) (*none, error) {
 	err := s.engine.Release(ctx, id)
 	if err == nil || apierr.CodeOf(err) == apierr.HoldGone {
 		s.quotas.ended(c.key, id)
+		s.recordGone(ctx, c, id)
 	}
 	return nil, err
+}
+
+// recordGone notes for the audit log of which lock and token an ended hold was, as far
+// as the engine remembers.
+func (s holds) recordGone(ctx context.Context, c *call, id string) {
+	var gone *lockserver.GoneError
+	if _, err := s.engine.Hold(ctx, id); errors.As(err, &gone) {
+		c.record.lock, c.record.token = gone.Lock, gone.Token
+	}
 }
 
 // found turns what the engine returns into an answer.

@@ -80,6 +80,33 @@ func TestKeys_a_removed_key_is_granted_nothing(t *testing.T) {
 	}
 }
 
+// What a wait ends with tells of the lock, and so nothing to a key that was removed.
+func TestKeys_a_removed_key_is_told_nothing(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	holder := r.acquire(t, "a", `,"ttl":"1h","metadata":{"plan":"secret"}`, bearing(r.stays)...)
+	session := decode[wire.Session](t, r.send(t, "POST", "/v1/sessions", `{"owner":"w"}`, bearing(r.removed)...), http.StatusCreated)
+	answers := make(chan *http.Response, 3)
+	for _, ask := range []func() *http.Response{
+		func() *http.Response {
+			return r.send(t, "POST", "/v1/holds", acquireBody("a", `,"wait":"4s"`), bearing(r.removed)...)
+		},
+		func() *http.Response {
+			return r.send(t, "GET", "/v1/sessions/"+session.Session+"?wait=20s", "", bearing(r.removed)...)
+		},
+	} {
+		go func() { answers <- ask() }()
+	}
+	for r.lockInfo(t).Waiters == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.remove(t)
+	checkProblem(t, <-answers, apierr.Unauthorized)
+	r.send(t, "DELETE", "/v1/sessions/"+session.Session, "", bearing(r.stays)...)
+	checkProblem(t, <-answers, apierr.Unauthorized)
+	r.send(t, "DELETE", "/v1/holds/"+holder.Hold, "", bearing(r.stays)...)
+}
+
 func (r removal) lockInfo(t *testing.T) wire.Lock {
 	t.Helper()
 	return decode[wire.Lock](t, r.send(t, "GET", "/v1/lock?name=a", "", bearing(r.stays)...), http.StatusOK)

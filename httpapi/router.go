@@ -114,7 +114,7 @@ func (a *api) serve(op operation, h func(*call) error) http.HandlerFunc {
 		if err != nil && r.Context().Err() != nil {
 			outcome = errClientGone // whatever else went wrong, nobody waits for it
 		}
-		a.auditLine(&op, &c, err)
+		a.auditLine(&op, &c, outcome)
 		if err != nil {
 			writeProblem(w, r, err)
 		}

@@ -71,6 +71,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // reading to see the client leave.
 func (c *call) allowFor(d time.Duration) {
 	if d > 0 {
+		c.waited = true
 		// A writer without a connection has no deadline to move.
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
 	}

@@ -216,7 +216,22 @@ func testSession(t *testing.T, c *client) {
 	if resp := c.send(t, "DELETE", path, ""); resp.StatusCode != http.StatusNoContent {
 		t.Errorf("end: status %d", resp.StatusCode)
 	}
-	checkProblem(t, c.send(t, "POST", path+"/renew", ""), apierr.SessionGone)
+	if resp := c.send(t, "DELETE", path, ""); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("end again: status %d", resp.StatusCode)
+	}
+	if p := checkProblem(t, c.send(t, "POST", path+"/renew", ""), apierr.SessionGone); p.Ended != "released" {
+		t.Errorf("a session that was ended is %q", p.Ended)
+	}
+	brief := decode[wire.Session](t, c.send(t, "POST", "/v1/sessions", `{"owner":"w","ttl":"1s"}`), http.StatusCreated)
+	for ended := false; !ended; {
+		resp := c.send(t, "GET", "/v1/sessions/"+brief.Session+"?wait=5s", "")
+		if ended = resp.StatusCode != http.StatusOK; ended {
+			checkProblem(t, resp, apierr.SessionGone)
+		}
+	}
+	if p := checkProblem(t, c.send(t, "DELETE", "/v1/sessions/"+brief.Session, ""), apierr.SessionGone); p.Ended != "expired" {
+		t.Errorf("a session that has expired is %q", p.Ended)
+	}
 	checkProblem(t, c.send(t, "POST", "/v1/holds/"+hold.Hold+"/renew", ""), apierr.HoldGone)
 }
 

@@ -91,9 +91,11 @@ func (s upkeep) snapshot(c *call) error {
 	out := &download{w: c.w, control: http.NewResponseController(c.w)}
 	err := s.engine.Snapshot(ctx, out)
 	if err == nil {
-		err = out.control.Flush() // a client that left before the end has no backup
+		out.failed = out.control.Flush() // a client that left before the end has no backup
 	}
 	switch {
+	case out.failed != nil:
+		return errClientGone
 	case err == nil:
 		s.backedUp(time.Now())
 		return nil
@@ -109,6 +111,7 @@ type download struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
+	failed  error // the client does not take it any more
 }
 
 // Write implements io.Writer.
@@ -118,7 +121,11 @@ func (d *download) Write(b []byte) (int, error) {
 		d.w.Header().Set("Content-Type", snapshotOp.content)
 	}
 	_ = d.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without a connection has none
-	return d.w.Write(b)
+	n, err := d.w.Write(b)
+	if err != nil {
+		d.failed = err
+	}
+	return n, err
 }
 
 func (s upkeep) members(ctx context.Context, c *call, _ *none) (*wire.MemberList, error) {

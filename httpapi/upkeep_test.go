@@ -6,9 +6,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
@@ -137,5 +140,34 @@ func TestSnapshot_cuts_the_connection_when_it_fails(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("the client saw a whole answer")
+	}
+}
+
+// A client that leaves in the middle of a snapshot is no fault of the server.
+func TestSnapshot_knows_a_client_that_left(t *testing.T) {
+	t.Parallel()
+	engine := agreeable()
+	done := make(chan error, 1)
+	engine.snapshot = func(w io.Writer) error {
+		part := bytes.Repeat([]byte("x"), 1<<20)
+		for {
+			if _, err := w.Write(part); err != nil {
+				done <- err
+				return err
+			}
+		}
+	}
+	var log, audit lines
+	c := newClientWith(t, httpapi.Config{
+		Engine: engine, Logger: slog.New(slog.NewTextHandler(&log, nil)), Audit: slog.New(slog.NewJSONHandler(&audit, nil)),
+	})
+	resp := c.send(t, "GET", "/v1/snapshot", "")
+	_ = resp.Body.Close()
+	<-done
+	for audit.String() == "" {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if log.String() != "" || !strings.Contains(audit.String(), `"result":"client_gone"`) {
+		t.Errorf("log %q, audit %q", log.String(), audit.String())
 	}
 }

@@ -1,10 +1,12 @@
 package lockserver_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/lockserver"
 )
 
@@ -113,5 +115,53 @@ func TestCluster_APlaceLapses(t *testing.T) {
 	const bound = lockserver.PlaceTimeout + 8*time.Second + slack
 	if took := time.Since(start); took < lockserver.PlaceTimeout-slack || took > bound {
 		t.Errorf("the place lapsed after %v", took)
+	}
+}
+
+// TestCluster_AnEndThatWasToldIsKnownEverywhere has one server told of an end that
+// another has just answered: a renewal there must not say that the hold is still held.
+func TestCluster_AnEndThatWasToldIsKnownEverywhere(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ctx := t.Context()
+	for i := range 200 {
+		lock := fmt.Sprint("a", i%5)
+		a, b := f.servers[i%3], f.servers[(i+1)%3]
+		req := try(lock)
+		session, err := a.CreateSession(ctx, "w", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%4 == 3 {
+			req.Session, req.TTL = session.ID, 0
+		}
+		h, err := a.Acquire(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch i % 4 {
+		case 0, 1:
+			err = a.Release(ctx, h.ID)
+		case 2:
+			_, err = a.Break(ctx, lockserver.BreakRequest{Lock: lock, Token: h.Token, Reason: "test"})
+		case 3:
+			err = a.EndSession(ctx, session.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			_, err = b.Renew(ctx, h.ID)
+		} else {
+			_, err = b.Hold(ctx, h.ID)
+		}
+		if apierr.CodeOf(err) != apierr.HoldGone {
+			t.Fatalf("round %d: %v, want hold_gone", i, err)
+		}
+		if i%4 == 3 {
+			if _, err := b.RenewSession(ctx, session.ID); apierr.CodeOf(err) != apierr.SessionGone {
+				t.Fatalf("round %d: %v, want session_gone", i, err)
+			}
+		}
 	}
 }

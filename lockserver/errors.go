@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/tokens"
 )
 
 // HeldError says that the lock is held by another and the wait is over. The
@@ -31,6 +32,10 @@ type GoneError struct {
 	Ref     string
 	End     End
 	Session bool
+	// Lock and Token are what the hold was of, where that is remembered; a hold that
+	// never was the holder had no token.
+	Lock  string
+	Token tokens.Token
 }
 
 // Error implements error.

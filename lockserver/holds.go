@@ -20,6 +20,9 @@ func (s *Server) Hold(ctx context.Context, id string) (*Hold, error) {
 		return nil, err
 	}
 	defer done()
+	if err := s.still(ctx, l); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.end != NotEnded {
@@ -54,6 +57,11 @@ func (s *Server) AwaitHold(ctx context.Context, id string, wait time.Duration) (
 		return nil, err
 	}
 	queued := err != nil
+	if !queued && !waited { // it was held before: this renews it
+		if err := s.still(ctx, l); err != nil {
+			return nil, err
+		}
+	}
 	hold, err := s.present(ctx, l, queued)
 	if err != nil {
 		return nil, err
@@ -89,6 +97,9 @@ func (s *Server) Renew(ctx context.Context, id string) (*Hold, error) {
 		return nil, err
 	}
 	if err := s.renewLease(ctx, l); err != nil {
+		return nil, err
+	}
+	if err := s.still(ctx, l); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -220,11 +231,29 @@ func (s *Server) unpin(l *local) {
 
 // goneLocked says how a hold ended that is not there.
 func (s *Server) goneLocked(ref queue.Ref) error {
-	end := EndUnknown
+	gone := &GoneError{Ref: refText(ref), End: EndUnknown}
 	if p := s.history.find(ref); p != nil {
-		end = p.end
+		gone.End, gone.Lock = p.end, p.lock
+		if p.granted {
+			gone.Token = tokenOf(p.token)
+		}
 	}
-	return &GoneError{Ref: refText(ref), End: end}
+	return gone
+}
+
+// still makes sure of a hold before an answer says that it is there: where servers
+// share the store, the mirror may not have heard yet of an end that another has told.
+func (s *Server) still(ctx context.Context, l *local) error {
+	if s.config.Alone {
+		return nil
+	}
+	there, err := s.confirm(ctx, l.hold.Ref)
+	if err != nil || there {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.goneLocked(l.hold.Ref)
 }
 
 // confirm reads the key of a hold at one linearizable revision, waits until the

@@ -406,7 +406,7 @@ func (s *Server) finishRevision(r *revision) {
 		}
 	}
 	for _, ref := range r.endedSessions {
-		s.endSession(ref)
+		s.endSession(ref, r.ends[ref].End, now)
 	}
 	s.events.flush()
 	if s.mirror.moved != nil {

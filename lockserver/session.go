@@ -97,7 +97,7 @@ func (s *Server) CreateSession(ctx context.Context, owner string, ttl time.Durat
 	defer s.mu.Unlock()
 	o := s.sessions[ref]
 	if o == nil {
-		return nil, &GoneError{Ref: refText(ref), End: EndUnknown, Session: true}
+		return nil, s.sessionGoneLocked(ref)
 	}
 	o.lease, o.deadline = granted, granted.Sent.Add(ttl)
 	return s.sessionLocked(o, id), nil
@@ -156,10 +156,15 @@ func (s *Server) RenewSession(ctx context.Context, id string) (*Session, error) 
 		}
 		return nil, err
 	}
+	if !s.config.Alone { // another server may have told its end already
+		if o, err = s.readSession(ctx, o.ref); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions[o.ref] != o {
-		return nil, &GoneError{Ref: refText(o.ref), End: EndUnknown, Session: true}
+		return nil, s.sessionGoneLocked(o.ref)
 	}
 	return s.sessionLocked(o, id), nil
 }
@@ -243,7 +248,7 @@ func (s *Server) AwaitSession(ctx context.Context, id string, wait time.Duration
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions[o.ref] != o {
-		return nil, &GoneError{Ref: refText(o.ref), End: EndUnknown, Session: true}
+		return nil, s.sessionGoneLocked(o.ref)
 	}
 	return s.sessionLocked(o, id), nil
 }
@@ -257,7 +262,7 @@ func (s *Server) EndSession(ctx context.Context, id string) error {
 	defer s.leave()
 	o, err := s.findSession(ctx, id)
 	if err != nil {
-		return err
+		return releasedBefore(err)
 	}
 	last := s.startEnd(o, Released)
 	return last.wait(ctx)
@@ -349,7 +354,7 @@ func (s *Server) joinSessionLocked(req *AcquireRequest) (*session, error) {
 	o := s.sessions[ref]
 	switch {
 	case o == nil:
-		return nil, &GoneError{Ref: refText(ref), End: EndUnknown, Session: true}
+		return nil, s.sessionGoneLocked(ref)
 	case o.ending || o.overdue(time.Now()):
 		return nil, &GoneError{Ref: refText(ref), End: Expired, Session: true}
 	case req.TTL != 0 && req.TTL != o.ttl:
@@ -382,10 +387,21 @@ func (s *Server) findSession(ctx context.Context, id string) (*session, error) {
 	if !s.config.Alone {
 		return s.readSession(ctx, ref)
 	}
-	return nil, &GoneError{Ref: refText(ref), End: EndUnknown, Session: true}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return nil, s.sessionGoneLocked(ref)
 }
 
-// readSession reads a session's key and waits for the mirror to show it.
+// sessionGoneLocked says how a session ended that is not there.
+func (s *Server) sessionGoneLocked(ref queue.Ref) error {
+	gone := &GoneError{Ref: refText(ref), End: EndUnknown, Session: true}
+	if p := s.history.find(ref); p != nil {
+		gone.End = p.end
+	}
+	return gone
+}
+
+// readSession reads a session's key and waits for the mirror to show it, or its end.
 func (s *Server) readSession(ctx context.Context, ref queue.Ref) (*session, error) {
 	readCtx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
@@ -393,9 +409,14 @@ func (s *Server) readSession(ctx context.Context, ref queue.Ref) (*session, erro
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	gone := &GoneError{Ref: refText(ref), End: EndUnknown, Session: true}
 	if len(resp.Kvs) == 0 {
-		return nil, gone
+		ended := func() bool { return s.sessions[ref] == nil }
+		if err := s.mirrorShows(ctx, behindTimeout, ended); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return nil, s.sessionGoneLocked(ref)
 	}
 	if err := s.caughtUp(ctx, resp.Kvs[0].CreateRevision); err != nil {
 		return nil, behind()
@@ -405,7 +426,7 @@ func (s *Server) readSession(ctx context.Context, ref queue.Ref) (*session, erro
 	if o := s.sessions[ref]; o != nil {
 		return o, nil
 	}
-	return nil, gone
+	return nil, s.sessionGoneLocked(ref)
 }
 
 // putSession takes a session's key into the mirror.
@@ -430,8 +451,12 @@ func (s *Server) putSession(ref queue.Ref, kv *mvccpb.KeyValue) error {
 	return nil
 }
 
-// endSession drops a session whose key is gone.
-func (s *Server) endSession(ref queue.Ref) {
+// endSession drops a session whose key is gone, and remembers how it ended.
+func (s *Server) endSession(ref queue.Ref, how End, now time.Time) {
+	if how == NotEnded {
+		how = EndUnknown
+	}
+	s.history.add(past{ref: ref, end: how, ended: now})
 	if o := s.sessions[ref]; o != nil {
 		delete(s.sessions, ref)
 		o.ending = true

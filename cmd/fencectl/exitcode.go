@@ -51,7 +51,8 @@ func exitCodesTopic() *cobra.Command {
 	text.WriteString(`
 
 With -o json an error also has a code. It is the server's, which explains its codes at
-/docs, or "unreachable", where no server was reached and so nothing was done.`)
+/docs, or "unreachable", where no server was reached or a read had no usable answer,
+and so nothing was done.`)
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -61,7 +61,10 @@ type auditLog struct {
 	file   *os.File
 	log    *slog.Logger
 	failed prometheus.Counter
-	broken atomic.Bool // the last write failed
+
+	mu     sync.Mutex
+	broken bool // the last write failed
+	torn   bool // the file ends within a line
 }
 
 func openAudit(path string, log *slog.Logger, failed prometheus.Counter) (*auditLog, error) {
@@ -74,11 +77,21 @@ func openAudit(path string, log *slog.Logger, failed prometheus.Counter) (*audit
 
 // Write implements io.Writer for the lines.
 func (a *auditLog) Write(line []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.torn { // what comes now is a line of its own
+		if _, err := a.file.Write([]byte{'\n'}); err == nil {
+			a.torn = false
+		}
+	}
 	n, err := a.file.Write(line)
 	if err != nil {
+		a.torn = a.torn || n > 0
 		a.failed.Inc()
 	}
-	switch was := a.broken.Swap(err != nil); {
+	was := a.broken
+	a.broken = err != nil
+	switch {
 	case err != nil && !was:
 		a.log.Error("the audit log cannot be written: calls go on without a record", "file", a.file.Name(), "error", err)
 	case err == nil && was:

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fenced/fenced/internal/certtest"
 )
@@ -50,6 +53,31 @@ func TestProgram_SaysThatTheAuditLogFails(t *testing.T) {
 	}
 	if n := strings.Count(program.logs.String(), "cannot be written"); n != 1 {
 		t.Errorf("logged %d times, want once", n)
+	}
+}
+
+// TestAuditLog_GoesOnOnALineOfItsOwn wants what follows a line that was cut off to be
+// readable.
+func TestAuditLog_GoesOnOnALineOfItsOwn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	failed := prometheus.NewCounter(prometheus.CounterOpts{Name: "failed"})
+	audit, err := openAudit(path, slog.New(slog.DiscardHandler), failed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = audit.file.Close() }()
+	if _, err := audit.file.WriteString(`{"half`); err != nil {
+		t.Fatal(err)
+	}
+	audit.torn, audit.broken = true, true // as after a write that was cut short
+	for _, line := range []string{"{}\n", "{}\n"} {
+		if _, err := audit.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "{\"half\n{}\n{}\n" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -90,6 +91,10 @@ func (v *Value[T]) stat() ([]fs.FileInfo, error) {
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			// To read a pipe or a device may take for ever, and every request with it.
+			return nil, fmt.Errorf("%s is not a regular file", path)
 		}
 		infos[i] = info
 	}

@@ -67,5 +67,13 @@ func TestValue(t *testing.T) {
 		}
 		time.Sleep(reload.Interval)
 		expect("two, longer", 4)
+		if err := os.Mkdir(path, 0o700); err != nil { // as little a file as a pipe, which would block
+			t.Fatal(err)
+		}
+		time.Sleep(reload.Interval)
+		expect("two, longer", 4)
+		if !strings.Contains(log.String(), "not a regular file") {
+			t.Errorf("log:\n%s", log.String())
+		}
 	})
 }
