@@ -15,6 +15,12 @@ import (
 // followed by the text of its key column, which must be NOT NULL: with prefix
 // "account/" and key 42, "account/42". A row's move to another key needs both.
 //
+// The key's type must have one text in every session: an integer, numeric, a string, an
+// enum, uuid, date, timestamp or boolean. Others, such as timestamptz and bytea, and a
+// generated column, are [tokens.ErrInvalid], and so is a table from which one inherits
+// that is not protected. Partitions are covered; call it again when one has been added,
+// which TRUNCATE of that partition could empty otherwise.
+//
 // The table gets a column fence_token, stamped by the database with the token of
 // the last write, 0 on older rows. Calling it again replaces prefix and key. It
 // must be run by the table's owner, who can undo it; so the application should

@@ -1,6 +1,7 @@
 package pgfence_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/url"
@@ -106,10 +107,10 @@ func waiting(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 	return n, err
 }
 
-// cutter is a loopback proxy that loses answers of the server on command.
+// cutter is a loopback proxy that loses answers to COMMIT on command.
 type cutter struct {
 	listener net.Listener
-	// lose cuts every connection whose server answers while it is set, after the
+	// lose cuts every connection whose server answers COMMIT while it is set, after the
 	// answer has come and before the client has it.
 	lose atomic.Bool
 }
@@ -162,7 +163,7 @@ func copyUntilClosed(dst, src net.Conn, lose *atomic.Bool) {
 		if err != nil {
 			return
 		}
-		if lose != nil && lose.Load() {
+		if lose != nil && lose.Load() && bytes.Contains(buf[:n], []byte("COMMIT\x00")) {
 			return
 		}
 		if _, err := dst.Write(buf[:n]); err != nil {

@@ -33,7 +33,11 @@ const (
 // of the last call count.
 //
 // fn must use the context and the transaction that it is given, and return the
-// errors it meets. It cannot commit or roll back tx; it may nest with tx.Begin.
+// errors it meets. It cannot commit or roll back tx; it may nest with tx.Begin. One
+// that ends the transaction by SQL of its own is found out before COMMIT, and the
+// rest is rolled back; what it wrote up to its own COMMIT, and what it wrote between
+// that and a BEGIN of its own, stays. Where fn panics the transaction is rolled back
+// at once.
 // Where it returns an error the transaction is rolled back, and the error comes
 // back as it is unless [Classify] knows it.
 //
@@ -61,8 +65,8 @@ const (
 //   - [tokens.ErrUnknownOutcome]: COMMIT got no answer. Repeat with the same
 //     token, if fn can tell that it has been here; with a one-shot claim a
 //     Duplicate then says that the first COMMIT took effect.
-//   - [tokens.ErrUnfenced]: fn wrote to a protected table outside c.Resource, or
-//     the role may not advance.
+//   - [tokens.ErrUnfenced]: fn wrote to a protected table outside c.Resource, has
+//     ended the transaction, or the role may not advance.
 //   - [context.Canceled], [context.DeadlineExceeded]: ctx has ended or the lease is
 //     over. Nothing was written.
 func WithFence(ctx context.Context, db Beginner, c tokens.Claim, fn func(ctx context.Context, tx pgx.Tx) error) error {
@@ -116,10 +120,16 @@ func once(ctx context.Context, db Beginner, c tokens.Claim, fn func(ctx context.
 		return unit.NotThrough(ctx, Classify(err))
 	}
 	tx := &boundTx{Tx: inner, limits: &limits{deadline: c.Deadline, set: time.Now()}}
+	ran := false
+	defer func() {
+		if !ran { // also where fn panicked or ended its goroutine
+			rollback(ctx, inner)
+		}
+	}()
 	if err := run(ctx, tx, c, fn); err != nil {
-		rollback(ctx, inner)
 		return err
 	}
+	ran = true
 	return Commit(ctx, inner)
 }
 
@@ -133,7 +143,31 @@ func run(ctx context.Context, tx *boundTx, c tokens.Claim, fn func(ctx context.C
 		}
 		return Classify(err)
 	}
-	return unit.Ended(ctx)
+	if err := unit.Ended(ctx); err != nil {
+		return err
+	}
+	return prove(ctx, tx.Tx, c)
+}
+
+// prove sees that the transaction is still the one that has advanced. Without it, what
+// fn wrote after a COMMIT of its own would be committed outside of the fence.
+func prove(ctx context.Context, tx pgx.Tx, c tokens.Claim) error {
+	const failed = 'E'
+	if tx.Conn().PgConn().TxStatus() == failed {
+		return nil // COMMIT says so, and writes nothing
+	}
+	if tx.Conn().PgConn().IsBusy() {
+		return fmt.Errorf("with fence %q: the function has left rows or a batch open: %w", c.Resource, tokens.ErrInvalid)
+	}
+	var proof *tokens.Token
+	if err := tx.QueryRow(ctx, "SELECT fence.proof($1::text)", c.Resource).Scan(&proof); err != nil {
+		return unit.NotThrough(ctx, Classify(err))
+	}
+	if proof == nil || *proof != c.Token {
+		return fmt.Errorf("with fence %q: the function has ended the transaction that advanced to %d: %w",
+			c.Resource, int64(c.Token), tokens.ErrUnfenced)
+	}
+	return nil
 }
 
 // Commit commits tx as [WithFence] does, for those who use a [Guard] in their own

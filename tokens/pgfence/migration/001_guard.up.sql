@@ -139,14 +139,27 @@ RETURNS bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog
                   (SELECT nullif(f.min_token, 1) FROM fence.floor f));
 $$;
 
+-- proof returns the token to which this very transaction has advanced a resource,
+-- null where it has not. Anybody may ask: it tells what the caller has done.
+-- pg_current_xact_id_if_assigned() is that of the outermost transaction, so
+-- savepoints work; one that undoes the advance undoes the proof with it.
+CREATE FUNCTION fence.proof(p_resource text)
+RETURNS bigint LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT g.token FROM fence.guard g
+   WHERE g.resource = p_resource AND g.xact = pg_current_xact_id_if_assigned() AND g.xact_at = transaction_timestamp();
+$$;
+
 -- require_advanced refuses a write (LF002) unless this very transaction has
 -- advanced the row's resource, and stamps the row's fence_token. Arguments: the
 -- prefix and the key column; the resource is the prefix and the key's text.
--- A move of the key needs both resources. pg_current_xact_id() is that of the
--- outermost transaction, so savepoints work; one that undoes the advance undoes
--- the proof with it.
+-- A move of the key needs both resources.
+--
+-- It runs with the rights of whoever writes, on purpose: to_jsonb calls the casts,
+-- and the assignment the checks, of whatever types the table has, and anybody may
+-- make a table of his own with this trigger. What needs the owner's rights is
+-- behind proof, which takes a text and runs nothing of the caller's.
 CREATE FUNCTION fence.require_advanced()
-RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   k_old text;
   k_new text;
@@ -159,19 +172,16 @@ BEGIN
     k_new := TG_ARGV[0] || (to_jsonb(NEW) ->> TG_ARGV[1]);
   END IF;
   IF TG_OP = 'DELETE' OR (TG_OP = 'UPDATE' AND k_old IS DISTINCT FROM k_new) THEN
-    PERFORM 1 FROM fence.guard g
-      WHERE g.resource = k_old AND g.xact = pg_current_xact_id() AND g.xact_at = transaction_timestamp();
-    IF NOT FOUND THEN
-      RAISE EXCEPTION 'write without a fencing token' USING ERRCODE = 'LF002', DETAIL = k_old;
+    IF fence.proof(k_old) IS NULL THEN
+      RAISE EXCEPTION 'write without a fencing token' USING ERRCODE = 'LF002', DETAIL = coalesce(k_old, 'no ' || TG_ARGV[1]);
     END IF;
   END IF;
   IF TG_OP = 'DELETE' THEN
     RETURN OLD;
   END IF;
-  SELECT g.token INTO t FROM fence.guard g
-    WHERE g.resource = k_new AND g.xact = pg_current_xact_id() AND g.xact_at = transaction_timestamp();
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'write without a fencing token' USING ERRCODE = 'LF002', DETAIL = k_new;
+  t := fence.proof(k_new);
+  IF t IS NULL THEN
+    RAISE EXCEPTION 'write without a fencing token' USING ERRCODE = 'LF002', DETAIL = coalesce(k_new, 'no ' || TG_ARGV[1]);
   END IF;
   NEW.fence_token := t;
   RETURN NEW;
@@ -187,13 +197,40 @@ END $$;
 
 -- protect has a table refuse unfenced writes: a fence_token column, and triggers
 -- that are named to run last, because a later one could change the stamp. The
--- caller must own the table. Doing it again, with other arguments, replaces it.
+-- caller must own the table. Doing it again, with other arguments, replaces it; do it
+-- again for a partition that came later, which TRUNCATE could empty otherwise.
 CREATE FUNCTION fence.protect(p_table regclass, p_key name, p_prefix text DEFAULT '')
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  kind pg_type;
+  part regclass;
 BEGIN
-  PERFORM 1 FROM pg_attribute WHERE attrelid = p_table AND attname = p_key AND attnum > 0 AND attnotnull;
+  -- The column's type, below its domains. A generated column has no value yet when
+  -- the trigger runs.
+  WITH RECURSIVE of AS (
+    SELECT t.oid, t.typtype, t.typbasetype FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+     WHERE a.attrelid = p_table AND a.attname = p_key AND a.attnum > 0 AND a.attnotnull AND a.attgenerated = ''
+    UNION ALL
+    SELECT t.oid, t.typtype, t.typbasetype FROM of JOIN pg_type t ON t.oid = of.typbasetype WHERE of.typtype = 'd')
+  SELECT t.* INTO kind FROM of JOIN pg_type t USING (oid) WHERE of.typtype <> 'd';
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'table % has no NOT NULL column %', p_table, p_key USING ERRCODE = 'LF003';
+    RAISE EXCEPTION 'table % has no NOT NULL column % that is not generated', p_table, p_key USING ERRCODE = 'LF003';
+  END IF;
+  -- One row must have one name: the text of other types depends on the session's
+  -- settings, such as TimeZone or bytea_output.
+  IF kind.typcategory <> 'S' AND kind.typtype <> 'e'
+     AND kind.oid <> ALL ('{int2,int4,int8,numeric,uuid,date,timestamp,bool}'::regtype[]) THEN
+    RAISE EXCEPTION 'column % of table % is of type %, whose text is not the same in every session', p_key, p_table, format_type(kind.oid, NULL)
+      USING ERRCODE = 'LF003';
+  END IF;
+  -- A write to a table is one to its heirs, and fires their triggers. Partitions get
+  -- theirs from the table.
+  SELECT c.oid INTO part FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+   WHERE i.inhparent = p_table AND NOT c.relispartition
+     AND NOT EXISTS (SELECT FROM pg_trigger g WHERE g.tgrelid = c.oid AND g.tgname = 'zz_fence')
+   LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'table % inherits from % and is not protected: protect it first', part, p_table USING ERRCODE = 'LF003';
   END IF;
   EXECUTE format('ALTER TABLE %s ADD COLUMN IF NOT EXISTS fence_token bigint NOT NULL DEFAULT 0', p_table);
   -- 0 marks rows from before the fence; the trigger never writes it.
@@ -202,8 +239,11 @@ BEGIN
   EXECUTE format('DROP TRIGGER IF EXISTS zz_fence ON %s', p_table);
   EXECUTE format('CREATE TRIGGER zz_fence BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION fence.require_advanced(%L, %L)',
                  p_table, p_prefix, p_key);
-  EXECUTE format('DROP TRIGGER IF EXISTS zz_fence_truncate ON %s', p_table);
-  EXECUTE format('CREATE TRIGGER zz_fence_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION fence.refuse_truncate()', p_table);
+  -- Triggers of statements are not handed down to partitions.
+  FOR part IN SELECT p_table UNION SELECT relid FROM pg_partition_tree(p_table) LOOP
+    EXECUTE format('DROP TRIGGER IF EXISTS zz_fence_truncate ON %s', part);
+    EXECUTE format('CREATE TRIGGER zz_fence_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION fence.refuse_truncate()', part);
+  END LOOP;
 END $$;
 
 -- repair sets a fence to any token, also a lower one, and returns what it was;
