@@ -167,3 +167,19 @@ func execute(statements ...string) func(context.Context, *mysqlfence.Tx) error {
 		return nil
 	}
 }
+
+// A function that locks tables ends the transaction, too, and leaves no lock behind.
+func TestWithFence_LeavesNoTableLocked(t *testing.T) {
+	t.Parallel()
+	db := installForEnds(t)
+	err := mysqlfence.WithFence(t.Context(), db, claim("account/42", 7, tokens.Renewable), func(ctx context.Context, tx *mysqlfence.Tx) error {
+		_, err := tx.ExecContext(ctx, "LOCK TABLES other WRITE")
+		return err
+	})
+	if !errors.Is(err, tokens.ErrUnfenced) {
+		t.Errorf("%v, want ErrUnfenced", err)
+	}
+	mustExec(t, db, "SET SESSION lock_wait_timeout = 5")
+	mustExec(t, db, "INSERT INTO other VALUES (1, 1)")
+	mustExec(t, db, "INSERT INTO account VALUES (7, 7)") // refused on a connection that has locked others
+}

@@ -15,6 +15,9 @@ import (
 type session struct {
 	conn  *sql.Conn
 	bound int64 // the timeouts, in seconds
+	// spoilt says that what was done on the connection may outlast the transaction, such
+	// as LOCK TABLES.
+	spoilt bool
 }
 
 // openSession takes a connection and notes its settings before it changes them.
@@ -41,6 +44,10 @@ func openSession(ctx context.Context, db *sql.DB, deadline time.Time) (*session,
 func (s *session) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
+	if s.spoilt {
+		s.discard()
+		return
+	}
 	_, err := s.conn.ExecContext(ctx, "ROLLBACK")
 	if err == nil {
 		_, err = s.conn.ExecContext(ctx, `SET SESSION autocommit = @fenced_autocommit, SESSION wait_timeout = @fenced_wait,

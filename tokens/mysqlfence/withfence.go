@@ -3,6 +3,7 @@ package mysqlfence
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,6 +100,7 @@ func once(ctx context.Context, db *sql.DB, c tokens.Claim, fn func(ctx context.C
 	defer rollback(ctx, inner)
 	tx := &Tx{tx: inner, deadline: c.Deadline, bound: s.bound}
 	if err := run(ctx, tx, c, fn); err != nil {
+		s.spoilt = errors.Is(err, tokens.ErrUnfenced)
 		return whyEnded(ctx, err)
 	}
 	return Commit(ctx, inner)
