@@ -73,6 +73,39 @@ func giveBack(ctx context.Context, pool *pgxpool.Pool, m message, wait time.Dura
 	return err
 }
 
+// A DeadMessage is a delivery that can never be settled: it names another amount than
+// was paid, or is no reward.
+type DeadMessage struct {
+	ID     int64
+	Reward Reward
+	Reason string
+}
+
+// DeadMessages returns the dead messages, oldest first.
+func DeadMessages(ctx context.Context, pool *pgxpool.Pool) ([]DeadMessage, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT id, player_id, reward_event_id, amount, coalesce(last_error, '') FROM reward_message
+		WHERE status = 'DEAD' ORDER BY id`)
+	if err != nil {
+		return nil, fmt.Errorf("dead messages: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m DeadMessage, err error) {
+		return m, row.Scan(&m.ID, &m.Reward.Player, &m.Reward.Event, &m.Reward.Amount, &m.Reason)
+	})
+}
+
+// Dismiss settles dead messages by the word of a person who has looked: nothing is
+// paid for them. It returns how many of ids were dead.
+func Dismiss(ctx context.Context, pool *pgxpool.Pool, ids ...int64) (int, error) {
+	tag, err := pool.Exec(ctx, `
+		UPDATE reward_message SET status = 'DONE', outcome = 'dismissed', done_at = clock_timestamp()
+		WHERE status = 'DEAD' AND id = ANY ($1)`, append([]int64{}, ids...))
+	if err != nil {
+		return 0, fmt.Errorf("dismiss: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}
+
 // ready counts the messages that are not settled, due or not.
 func ready(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 	err = pool.QueryRow(ctx, `SELECT count(*) FROM reward_message WHERE status = 'READY'`).Scan(&n)

@@ -3,10 +3,8 @@ package rewards
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -255,53 +253,6 @@ func (p *Publisher) afterStale(ctx context.Context, l letter, reason error) verd
 		return verdict{fate: dead, reason: fmt.Errorf(
 			"%w; nothing is granted: if its database was restored, replay --items sends this again under a new token", reason)}
 	}
-}
-
-// Granted asks the item server at base what it granted under key: nil for nothing.
-// Nothing is no proof while a request with that key may still be on its way; send
-// it again instead of deciding by it.
-func Granted(ctx context.Context, client *http.Client, base, key string) (*Reward, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/grants?key="+url.QueryEscape(key), nil)
-	if err != nil {
-		return nil, fmt.Errorf("status of %s: %w", key, err)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("status of %s: %w", key, err)
-	}
-	defer discard(res)
-	switch res.StatusCode {
-	case http.StatusOK:
-		var r Reward
-		if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&r); err != nil {
-			return nil, fmt.Errorf("status of %s: %w", key, err)
-		}
-		return &r, nil
-	case http.StatusNotFound:
-		return nil, nil
-	default:
-		return nil, fmt.Errorf("status of %s: %w", key, answerError(res))
-	}
-}
-
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 64 << 10
-
-// discard reads what is left of the answer, so that its connection can be used
-// again.
-func discard(res *http.Response) {
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
-	_ = res.Body.Close()
-}
-
-// answerError says what a refusal said, in the form of RFC 9457 where it has it.
-func answerError(res *http.Response) error {
-	if res.StatusCode < 400 {
-		return nil
-	}
-	var problem struct{ Code, Detail string }
-	_ = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&problem) // without one the status must do
-	return fmt.Errorf("item server: %s: %s %s", res.Status, problem.Code, problem.Detail)
 }
 
 // retryAfter reads the header in either of its forms, at most an hour.

@@ -23,6 +23,7 @@ import (
 // may spoil.
 type stage struct {
 	pool  *pgxpool.Pool
+	store *pgxpool.Pool // of the item server
 	items *httptest.Server
 	owed  []rewards.Reward
 	// spoil is asked at each POST before the item server sees it; true means that
@@ -35,11 +36,11 @@ type stage struct {
 func newStage(t *testing.T, n, players int) *stage {
 	t.Helper()
 	s := &stage{pool: ledger(t)}
-	itemPool := pgtest.New(t)
-	if err := itemserver.Install(t.Context(), itemPool); err != nil {
+	s.store = pgtest.New(t)
+	if err := itemserver.Install(t.Context(), s.store); err != nil {
 		t.Fatal(err)
 	}
-	items, err := itemserver.New(itemserver.Config{Pool: itemPool})
+	items, err := itemserver.New(itemserver.Config{Pool: s.store})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,12 @@ import (
 // A Record is what rewardctl prints, one JSON object a line: what happened to which
 // reward, under which token.
 type Record struct {
-	// Kind is ready (Key: the address of a server), fault, attempt or dead.
+	// Kind is ready (Key: the address of a server), fault, attempt, dead (an outbox
+	// row) or dead_message (of the inbox).
 	Kind string `json:"kind"`
+	// ID and Amount are those of a dead message.
+	ID     int64 `json:"id,omitempty"`
+	Amount int64 `json:"amount,omitempty"`
 	// Step is where a fault was injected.
 	Step Step   `json:"step,omitempty"`
 	Key  string `json:"key,omitempty"`

@@ -120,6 +120,9 @@ func TestCompare(t *testing.T) {
 			if wantOK := name == "all paid"; got.OK() != wantOK {
 				t.Errorf("OK() = %t, want %t", got.OK(), wantOK)
 			}
+			if problems := got.Problems(); (len(problems) == 0) != got.OK() {
+				t.Errorf("Problems() = %q where OK() is %t", problems, got.OK())
+			}
 		})
 	}
 }

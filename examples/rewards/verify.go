@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -31,9 +30,11 @@ type Verdict struct {
 	Events  int
 	BadSums []string
 	// Messages counts the deliveries in the inbox, Dropped those that found their
-	// reward paid, Waiting those that are not settled, and Dead those that
-	// contradict what was paid.
+	// reward paid or that a person has dismissed, Waiting those that are not settled,
+	// and Dead those that contradict what was paid, or are none. DeadReason is why,
+	// for the first of them.
 	Messages, Dropped, Waiting, Dead int
+	DeadReason                       string
 	// Unpublished counts outbox rows that the item server has not confirmed,
 	// DeadLetters those that it refused.
 	Unpublished, DeadLetters int
@@ -44,6 +45,33 @@ type Verdict struct {
 func (v Verdict) OK() bool {
 	return v.Paid == v.Owed && v.Waiting == 0 && v.Dead == 0 &&
 		len(v.Forgotten)+len(v.Twice)+len(v.Wrong)+len(v.Unexpected)+len(v.BadSums) == 0
+}
+
+// Drained reports whether the item server has confirmed every row of the outbox.
+func (v Verdict) Drained() bool { return v.Unpublished == 0 && v.DeadLetters == 0 }
+
+// Problems says what keeps v from being OK and Drained, and for what a person can do
+// something, what that is. It is empty where there is nothing.
+func (v Verdict) Problems() []string {
+	var all []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{len(v.Forgotten), "owed and not paid"},
+		{len(v.Twice), "paid more than once"},
+		{len(v.Wrong), "paid with another amount"},
+		{len(v.Unexpected), "paid and not owed"},
+		{v.Waiting, "messages not settled (rewardctl work)"},
+		{v.Dead, "dead messages (rewardctl replay --list), such as: " + v.DeadReason},
+		{v.Unpublished, "outbox rows not published (rewardctl publish)"},
+		{v.DeadLetters, "dead outbox rows (rewardctl replay --list)"},
+	} {
+		if p.n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return all
 }
 
 // Verify compares the distinct rewards owed with the ledger behind pool, and counts
@@ -57,10 +85,11 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, owed []Reward) (Verdict, er
 	err = pool.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE outcome <> 'applied'),
 		       count(*) FILTER (WHERE status = 'READY'), count(*) FILTER (WHERE status = 'DEAD'),
+		       coalesce((SELECT last_error FROM reward_message WHERE status = 'DEAD' ORDER BY id LIMIT 1), ''),
 		       (SELECT count(*) FROM reward_outbox WHERE status = 'READY'),
 		       (SELECT count(*) FROM reward_outbox WHERE status = 'DEAD')
 		FROM reward_message`).
-		Scan(&v.Messages, &v.Dropped, &v.Waiting, &v.Dead, &v.Unpublished, &v.DeadLetters)
+		Scan(&v.Messages, &v.Dropped, &v.Waiting, &v.Dead, &v.DeadReason, &v.Unpublished, &v.DeadLetters)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("verify queues: %w", err)
 	}
@@ -112,22 +141,6 @@ func Compare(owed, paid []Reward) Verdict {
 	}
 	slices.Sort(v.BadSums)
 	return v
-}
-
-// VerifyItems compares the distinct rewards owed with what the item server at base
-// has granted, one status call each.
-func VerifyItems(ctx context.Context, client *http.Client, base string, owed []Reward) (Verdict, error) {
-	var granted []Reward
-	for _, o := range owed {
-		r, err := Granted(ctx, client, base, o.Key())
-		if err != nil {
-			return Verdict{}, fmt.Errorf("verify items: %w", err)
-		}
-		if r != nil {
-			granted = append(granted, *r)
-		}
-	}
-	return Compare(owed, granted), nil
 }
 
 // A Line is one line of a report: what, and how it stands.

@@ -5,6 +5,8 @@
 //	POST /v1/grants        {"player", "event", "amount"}
 //	    Idempotency-Key: "reward:<player>:<event>"    Fencing-Token: 1234
 //	GET  /v1/grants?key=   what was granted under a key
+//	GET  /v1/grants        everything that was granted, in pages: {"grants", "next"}
+//	    ?after=<next>      the page behind it
 //
 // # What a grant goes through, and why in this order
 //

@@ -47,7 +47,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, mux: http.NewServeMux()}
 	s.mux.HandleFunc("POST /v1/grants", s.grant)
-	s.mux.HandleFunc("GET /v1/grants", s.status)
+	s.mux.HandleFunc("GET /v1/grants", s.ask)
 	return s, nil
 }
 
@@ -210,6 +210,15 @@ func give(ctx context.Context, tx pgx.Tx, o order) error {
 			Detail: "this player has the reward of this event, under another key: the caller builds its keys wrongly"}
 	}
 	return err
+}
+
+// ask is the status of one key where one is named, else the list.
+func (s *Server) ask(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Has("key") {
+		s.status(w, r)
+		return
+	}
+	s.list(w, r)
 }
 
 // status answers what was granted under a key. It waits for nothing: 404 is no

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,8 +21,11 @@ func verifyCmd(open openFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Compare the rewards of an NDJSON file with the ledger, row by row",
-		Long:  "Compare the rewards of FILE with the ledger, and with the item server where --items is given,\nrow by row. Exits with 1 unless each was paid exactly once with its amount.",
-		Args:  cobra.ExactArgs(1),
+		Long: `Compare the rewards of FILE with the ledger, and with everything that the item server
+has granted where --items is given, row by row. FILE must hold all rewards owed.
+Exits with 1 unless each was paid exactly once with its amount and nothing else was,
+the inbox is settled and the outbox drained; the last line says what is not.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			deliveries, err := readFile(args[0])
 			if err != nil {
@@ -43,35 +47,42 @@ func verifyCmd(open openFunc) *cobra.Command {
 	return cmd
 }
 
-var errWrong = errors.New("the ledger is not what is owed")
-
 func verify(ctx context.Context, w io.Writer, pool *pgxpool.Pool, items string, owed []rewards.Reward) error {
 	v, err := rewards.Verify(ctx, pool, owed)
 	if err != nil {
 		return err
 	}
-	ok := v.OK()
+	problems := v.Problems()
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "messages\t%d (%d repeats dropped, %d waiting, %d dead)\n", v.Messages, v.Dropped, v.Waiting, v.Dead)
 	for _, l := range v.Lines() {
 		fmt.Fprintf(table, "%s\t%s\n", l.What, l.How)
 	}
+	fmt.Fprintf(table, "outbox drained\t%s\n", drained(v))
 	if items != "" {
 		granted, err := rewards.VerifyItems(ctx, &http.Client{Timeout: 10 * time.Second}, items, owed)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "outbox\t%d unpublished, %d dead\n", v.Unpublished, v.DeadLetters)
 		for _, l := range granted.Lines() {
 			fmt.Fprintf(table, "item server: %s\t%s\n", l.What, l.How)
 		}
-		ok = ok && granted.OK() && v.Unpublished == 0 && v.DeadLetters == 0
+		for _, p := range granted.Problems() {
+			problems = append(problems, "item server: "+p)
+		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if !ok {
-		return errWrong
+	if len(problems) > 0 {
+		return errors.New("not as it is owed: " + strings.Join(problems, "; "))
 	}
 	return nil
+}
+
+func drained(v rewards.Verdict) string {
+	if v.Drained() {
+		return "yes"
+	}
+	return fmt.Sprintf("NO: %d unpublished, %d dead", v.Unpublished, v.DeadLetters)
 }

@@ -1,0 +1,114 @@
+package rewards
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Granted asks the item server at base what it granted under key: nil for nothing.
+// Nothing is no proof while a request with that key may still be on its way; send
+// it again instead of deciding by it.
+func Granted(ctx context.Context, client *http.Client, base, key string) (*Reward, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/grants?key="+url.QueryEscape(key), nil)
+	if err != nil {
+		return nil, fmt.Errorf("status of %s: %w", key, err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("status of %s: %w", key, err)
+	}
+	defer discard(res)
+	switch res.StatusCode {
+	case http.StatusOK:
+		var r Reward
+		if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&r); err != nil {
+			return nil, fmt.Errorf("status of %s: %w", key, err)
+		}
+		return &r, nil
+	case http.StatusNotFound:
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("status of %s: %w", key, unexpected(res))
+	}
+}
+
+// A GrantPage is a page of the list of everything that an item server has granted.
+type GrantPage struct {
+	Grants []Reward `json:"grants"`
+	// Next is where the next page begins; 0 on the last.
+	Next int64 `json:"next,omitempty"`
+}
+
+// VerifyItems compares the distinct rewards owed with everything that the item server
+// at base has granted, row by row, as its list has it. To ask for each reward owed
+// would not do: that shows neither a second grant nor one that nobody is owed. Run it
+// when the publishers are done.
+func VerifyItems(ctx context.Context, client *http.Client, base string, owed []Reward) (Verdict, error) {
+	var granted []Reward
+	for after := int64(0); ; {
+		page, err := grantPage(ctx, client, base, after)
+		if err != nil {
+			return Verdict{}, fmt.Errorf("verify items: %w", err)
+		}
+		granted = append(granted, page.Grants...)
+		switch {
+		case page.Next == 0:
+			return Compare(owed, granted), nil
+		case page.Next <= after:
+			return Verdict{}, fmt.Errorf("verify items: the page after %d says that the next is %d", after, page.Next)
+		}
+		after = page.Next
+	}
+}
+
+func grantPage(ctx context.Context, client *http.Client, base string, after int64) (page GrantPage, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/grants?after=%d", base, after), nil)
+	if err != nil {
+		return page, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return page, err
+	}
+	defer discard(res)
+	if res.StatusCode != http.StatusOK {
+		return page, fmt.Errorf("list of grants: %w", unexpected(res))
+	}
+	return page, json.NewDecoder(io.LimitReader(res.Body, maxPage)).Decode(&page)
+}
+
+// maxPage bounds a page of grants.
+const maxPage = 1 << 20
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 10
+
+// discard reads what is left of the answer, so that its connection can be used
+// again.
+func discard(res *http.Response) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
+	_ = res.Body.Close()
+}
+
+// answerError says what a refusal said, in the form of RFC 9457 where it has it.
+func answerError(res *http.Response) error {
+	if res.StatusCode < 400 {
+		return nil
+	}
+	var problem struct{ Code, Detail string }
+	_ = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&problem) // without one the status must do
+	return fmt.Errorf("item server: %s: %s %s", res.Status, problem.Code, problem.Detail)
+}
+
+// unexpected is the error for an answer that is neither what was asked for nor,
+// perhaps, a refusal.
+func unexpected(res *http.Response) error {
+	if err := answerError(res); err != nil {
+		return err
+	}
+	return fmt.Errorf("item server: %s", res.Status)
+}
