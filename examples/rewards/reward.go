@@ -53,6 +53,47 @@ func (r Reward) Validate() error {
 	return nil
 }
 
+// ParseReward returns the reward that is the whole of text: a JSON object with no
+// field twice, each spelt as it is written, and nothing beside it. encoding/json alone
+// would stop at the end of the first value and let the last of two amounts win, and
+// a reward would be lost or changed without a word. The error wraps [ErrReward].
+// Whether the reward can be paid, [Reward.Validate] says.
+func ParseReward(text []byte) (r Reward, err error) {
+	var whole json.RawMessage
+	if err := json.Unmarshal(text, &whole); err != nil { // checks that it is one value
+		return r, fmt.Errorf("%w: %w", ErrReward, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(whole))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return r, fmt.Errorf("%w: not an object", ErrReward)
+	}
+	missing := map[string]any{"player": &r.Player, "event": &r.Event, "amount": &r.Amount}
+	for d.More() {
+		if err := field(d, missing); err != nil {
+			return Reward{}, err
+		}
+	}
+	return r, nil
+}
+
+// field reads one field into its place among the missing.
+func field(d *json.Decoder, missing map[string]any) error {
+	name, err := d.Token()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrReward, err)
+	}
+	key, _ := name.(string)
+	into, ok := missing[key]
+	if !ok {
+		return fmt.Errorf("%w: field %q is unknown, or there twice", ErrReward, clip(key))
+	}
+	delete(missing, key)
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("%w: field %q: %w", ErrReward, key, err)
+	}
+	return nil
+}
+
 // Read returns the rewards of an NDJSON stream, one a line, in order, with
 // repeated deliveries as often as they stand there. It reads to the end of r.
 // The first bad line ends it with an error that names the line.
@@ -60,13 +101,7 @@ func Read(r io.Reader) ([]Reward, error) {
 	var all []Reward
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
-		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
-		d.DisallowUnknownFields()
-		var reward Reward
-		err := d.Decode(&reward)
-		if err == nil && d.More() {
-			err = fmt.Errorf("%w: more than one value", ErrReward)
-		}
+		reward, err := ParseReward(lines.Bytes())
 		if err == nil {
 			err = reward.Validate()
 		}

@@ -2,6 +2,7 @@ package rewards_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -64,6 +65,20 @@ func TestRead_refuses_bad_lines(t *testing.T) {
 		"empty line":           ``,
 		"unknown field":        `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5,"x":1}`,
 		"two values":           `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5} {}`,
+		"a brace too many":     `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5}}{"player":"42","event":"season-2026-week-34:player-42:rank-4","amount":5}`,
+		"garbage behind it":    `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5}{garbage`,
+		"a bracket behind it":  `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5}]`,
+		"a comma behind it":    `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5},`,
+		"amount twice":         `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5,"amount":50}`,
+		"twice and the same":   `{"player":"42","player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5}`,
+		"twice when unescaped": `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5,"\u0061mount":50}`,
+		"another case":         `{"player":"42","event":"season-2026-week-34:player-42:rank-3","Amount":5}`,
+		"two cases":            `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5,"AMOUNT":50}`,
+		"an array":             `[{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5}]`,
+		"null":                 `null`,
+		"amount null":          `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":null}`,
+		"no player":            `{"event":"season-2026-week-34:player-42:rank-3","amount":5}`,
+		"cut off":              `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5`,
 		"fraction":             `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5.5}`,
 		"nothing to pay":       `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":0}`,
 		"negative":             `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":-5}`,
@@ -79,6 +94,31 @@ func TestRead_refuses_bad_lines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever is read is one reward, and says the same when it is written again.
+func FuzzParseReward(f *testing.F) {
+	const good = `{"player":"42","event":"season-2026-week-34:player-42:rank-3","amount":5}`
+	for _, line := range []string{good, good + "}", good + good, ` {"amount":5, "event":"x", "player":""} `, `{"amount":5,"amount":6}`, `[]`, ``} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := rewards.ParseReward(line)
+		if err != nil || r.Validate() != nil {
+			return
+		}
+		var plain map[string]any
+		if err := json.Unmarshal(line, &plain); err != nil || len(plain) != 3 {
+			t.Errorf("%q was read as %+v, and is %v, %v", line, r, plain, err)
+		}
+		again, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := rewards.ParseReward(again); err != nil || back != r {
+			t.Errorf("%q was read as %+v, and %s as %+v, %v", line, r, again, back, err)
+		}
+	})
 }
 
 func TestDistinct_refuses_two_amounts(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -122,13 +121,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (o order, err erro
 			return o, err
 		}
 	}
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&o.Reward); err != nil {
-		return o, malformed("body is not a reward: " + err.Error())
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return o, malformed("body cannot be read: " + err.Error())
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return o, malformed("body holds more than one value")
+	if o.Reward, err = rewards.ParseReward(body); err != nil {
+		return o, malformed("body is not a reward: " + err.Error())
 	}
 	if err := o.Validate(); err != nil {
 		return o, problem{Status: http.StatusUnprocessableEntity, Code: "out_of_bounds", Detail: err.Error()}

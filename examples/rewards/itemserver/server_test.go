@@ -126,6 +126,8 @@ func TestServer_refuses_before_it_asks_the_database(t *testing.T) {
 		"a form":            {reward, []string{withKey, withToken, "Content-Type: ", "Content-Type: text/plain"}, 415, "malformed"},
 		"broken off":        {reward[:20], []string{withKey, withToken}, 400, "malformed"},
 		"two values":        {reward + reward, []string{withKey, withToken}, 400, "malformed"},
+		"garbage behind":    {reward + "}", []string{withKey, withToken}, 400, "malformed"},
+		"a field twice":     {`{"amount":5,` + reward[1:], []string{withKey, withToken}, 400, "malformed"},
 		"unknown field":     {`{"x":1}`, []string{withKey, withToken}, 400, "malformed"},
 		"huge":              {`{"player":"` + strings.Repeat("4", 9000) + `"}`, []string{withKey, withToken}, 400, "malformed"},
 		"no amount":         {`{"player":"42","event":"season-2026-week-34:player-42:rank-3"}`, []string{withKey, withToken}, 422, "out_of_bounds"},
@@ -285,6 +287,21 @@ func TestServer_status(t *testing.T) {
 	b.ask(t, reward, "Idempotency-Key: "+key, "Fencing-Token: 7")
 	if got := get(); got != 200 {
 		t.Errorf("after: %d, want 200", got)
+	}
+}
+
+func TestServer_list_refuses_a_bad_position(t *testing.T) {
+	t.Parallel()
+	b := setup(t, false)
+	for _, after := range []string{"", "abc", "-1", "1.5", "9223372036854775808"} {
+		res, err := http.Get(b.url + "/v1/grants?after=" + after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusBadRequest {
+			t.Errorf("after %q: %d, want 400", after, res.StatusCode)
+		}
 	}
 }
 
