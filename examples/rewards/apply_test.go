@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestApply_outcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := aReward(fmt.Sprint(steps[0].token, "-", len(name))) // names differ in length or first token
+			r := aReward(strings.NewReplacer(", ", "-", " ", "-").Replace(name))
 			for i, s := range steps {
 				if got := do(t, pool, s.do, r, s.token); got != s.want {
 					t.Errorf("step %d, %s under %d: %s, want %s", i+1, s.do, s.token, got, s.want)

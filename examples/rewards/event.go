@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 )
 
 // ErrEventID: the parts of an event id, or an event id, cannot be used. The
@@ -113,38 +112,6 @@ func (e Event) validate() error {
 		return fmt.Errorf("%w: version %d is not within 0 to 9999", ErrEventID, e.Version)
 	}
 	return nil
-}
-
-// Shapes that generators of fresh ids and clocks make, and that names of seasons,
-// ranks and quests do not have.
-var random = []struct {
-	shape *regexp.Regexp
-	what  string
-}{
-	{regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "a UUID"},
-	{regexp.MustCompile(`(?i)(^|[^0-9a-z])[0-7][0-9a-hjkmnp-tv-z]{25}($|[^0-9a-z])`), "a ULID"},
-	{regexp.MustCompile(`(^|[^0-9])1[0-9]{9}([0-9]{3}|[0-9]{6}|[0-9]{9})?($|[^0-9])`), "a clock reading"},
-	{regexp.MustCompile(`(^|[^0-9])20[0-9]{6}-?[0-9]{6}($|[^0-9])`), "a clock reading"},
-}
-
-// longHex finds what a random hexadecimal id looks like; it needs a digit and a
-// letter in it, which a regular expression cannot say.
-var longHex = regexp.MustCompile(`(?i)[0-9a-f]{12,}`)
-
-// whyRandom says why s looks as if it were made anew on each attempt, or "".
-func whyRandom(s string) string {
-	const so = "; built again on a retry it would be another id, and the reward would be paid again: build it from what was earned"
-	for _, r := range random {
-		if r.shape.MatchString(s) {
-			return " looks like " + r.what + so
-		}
-	}
-	for _, h := range longHex.FindAllString(s, -1) {
-		if strings.ContainsAny(h, "0123456789") && strings.ContainsAny(strings.ToLower(h), "abcdef") {
-			return " looks like random hexadecimal digits" + so
-		}
-	}
-	return ""
 }
 
 // clip keeps an error readable when the input is not.
