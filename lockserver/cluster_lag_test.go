@@ -102,6 +102,7 @@ func TestCluster_AServerThatIsBehindNeverSaysGoneHeldOrValid(t *testing.T) {
 	if r := eventually(t, renewOn(late, h)); r.Token != h.Token {
 		t.Fatalf("renewed with token %d, granted with %d", r.Token, h.Token)
 	}
+	waitQueue(t, ahead, "a", 0) // until the place of unknown outcome is gone
 
 	g.hold()
 	mustRelease(t, ahead, h)
