@@ -42,6 +42,10 @@
 // shows no earlier key, none can appear: a lagging mirror grants late, never
 // wrongly.
 //
+// That an end has come, a lagging mirror hears late. Where servers share the store, a
+// renewal of what was held before, and a look at it, read its key at a quorum first:
+// none of them says held after another server has told the end.
+//
 // # States of a hold
 //
 //	        put applied              head of its lock
