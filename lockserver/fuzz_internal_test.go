@@ -46,7 +46,7 @@ func FuzzIssuedFile(f *testing.F) {
 			return
 		}
 		highest, closed := read.highest, read.closed
-		if highest < 0 || highest > int64(tokens.Max) || fresh != (len(content) == 0) {
+		if highest < 0 || highest > int64(tokens.Max) || fresh || len(content) == 0 {
 			t.Errorf("%q was read as %d, fresh: %v", content, highest, fresh)
 		}
 		read.dirty = true

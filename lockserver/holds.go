@@ -352,12 +352,12 @@ func (s *Server) renewable(ctx context.Context, l *local) error {
 	end, head, overdue, leased := l.end, s.table.IsHead(l.hold), s.overdueLocked(l, now), l.lease.ID
 	s.mu.Unlock()
 	if end == NotEnded && head && !known {
-		renewed, err := s.store.renewed(ctx, leased)
-		if err != nil && !errors.Is(err, errLeaseGone) {
-			return err
+		told := s.renewals(ctx, leased)[0]
+		if told.err != nil && !errors.Is(told.err, errLeaseGone) {
+			return told.err
 		}
 		// The store tells whole seconds, rounded down.
-		overdue = err != nil || now.After(renewed.Add(l.hold.TTL+time.Second))
+		overdue = told.err != nil || now.After(told.at.Add(l.hold.TTL+time.Second))
 	}
 	switch {
 	case end != NotEnded:

@@ -29,7 +29,8 @@ type issuedFile struct {
 
 const issuedFormat = "fenced issued 1 %016d %-6s\n"
 
-// openIssued opens or makes the file; fresh says that it was not there.
+// openIssued opens or makes the file; fresh says that it was not there. One that is
+// made has a line from the start, so that an empty file is one that was cut off.
 func openIssued(path string) (f *issuedFile, fresh bool, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,32 +41,34 @@ func openIssued(path string) (f *issuedFile, fresh bool, err error) {
 		return nil, false, fmt.Errorf("issued-token file: %w", err)
 	}
 	f = &issuedFile{file: file}
-	empty, err := f.read()
+	if fresh {
+		f.write()
+		err = f.sync()
+	}
+	if err == nil {
+		err = f.read()
+	}
 	if err != nil {
 		_ = file.Close()
 		return nil, false, fmt.Errorf("issued-token file %s: %w", path, err)
 	}
-	return f, fresh || empty, nil
+	return f, fresh, nil
 }
 
-// read takes the line in; empty says that there is none: the file was made just
-// now, or the machine died before the first write.
-func (f *issuedFile) read() (empty bool, err error) {
+// read takes the line in.
+func (f *issuedFile) read() error {
 	line := make([]byte, len(fmt.Sprintf(issuedFormat, 0, "")))
 	n, err := f.file.ReadAt(line, 0)
-	if n == 0 && errors.Is(err, io.EOF) {
-		return true, nil
-	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return err
 	}
 	var state string
 	_, err = fmt.Sscanf(string(line[:n]), strings.ReplaceAll(issuedFormat, "%-6s", "%s"), &f.highest, &state)
 	if err != nil || f.highest < 0 || f.highest > int64(tokens.Max) || state != "open" && state != "closed" {
-		return false, errors.New("it is cut off, or not a file of this server; where the store is known to be sound, remove it")
+		return errors.New("it is cut off, or not a file of this server; where the store is known to be sound, remove it")
 	}
 	f.closed = state == "closed"
-	return false, nil
+	return nil
 }
 
 // raise records that tokens up to n may be issued. A failed write is kept for the

@@ -173,6 +173,8 @@ type deletion struct {
 	session bool
 	entry   endEntry
 	done    chan struct{}
+	// again, where set, is called in place of a repeat: the end must be decided anew.
+	again func()
 
 	answered bool
 	deleted  bool  // this deletion removed the key
@@ -261,6 +263,9 @@ func (d *deleteLane) send(ctx context.Context, batch []*deletion) {
 			full = true
 		} else {
 			d.answer(batch, outcomeUnknown(err))
+			if batch = d.withdraw(batch); len(batch) == 0 {
+				return
+			}
 			select {
 			case <-ctx.Done():
 				return
@@ -282,6 +287,20 @@ func (d *deleteLane) send(ctx context.Context, batch []*deletion) {
 		d.answer(batch, late)
 		d.finish(len(batch))
 	})
+}
+
+// withdraw takes those out that are not to be repeated.
+func (d *deleteLane) withdraw(batch []*deletion) []*deletion {
+	kept := make([]*deletion, 0, len(batch))
+	for _, del := range batch {
+		if del.again == nil {
+			kept = append(kept, del)
+			continue
+		}
+		del.again()
+		d.finish(1)
+	}
+	return kept
 }
 
 // answer wakes those who wait and have not been answered yet.

@@ -330,13 +330,13 @@ func (s *Server) overdueSessions(now time.Time) []*session {
 // expireSession ends a session unless another server has renewed it.
 func (s *Server) expireSession(ctx context.Context, o *session, now time.Time) {
 	if !s.config.Alone {
-		renewed, err := s.store.renewed(ctx, o.lease.ID)
-		if err != nil && !errors.Is(err, errLeaseGone) {
+		told := s.renewals(ctx, o.lease.ID)[0]
+		if told.err != nil && !errors.Is(told.err, errLeaseGone) {
 			return // looked at again at the next scan
 		}
-		if err == nil && renewed.Add(o.ttl).After(now) {
+		if told.err == nil && told.at.Add(o.ttl).After(now) {
 			s.mu.Lock()
-			o.deadline = renewed.Add(o.ttl)
+			o.deadline = told.at.Add(o.ttl)
 			s.mu.Unlock()
 			return
 		}

@@ -73,23 +73,65 @@ func (s store) keepAlive(ctx context.Context, l lease) (lease, error) {
 	return lease{ID: l.ID, TTL: time.Duration(resp.TTL) * time.Second, Sent: sent}, nil
 }
 
-// renewed returns the earliest time at which the lease can have been renewed last,
-// or errLeaseGone. The store tells whole seconds that are rounded down, so a
-// renewal may be up to a second later than what is returned, never earlier.
-func (s store) renewed(ctx context.Context, id clientv3.LeaseID) (time.Time, error) {
+// renewal is what the store tells of a lease: the earliest time at which it can have
+// been renewed last, or errLeaseGone.
+type renewal struct {
+	at  time.Time
+	err error
+}
+
+// renewed asks one member for a renewal; see [Server.renewals]. The store tells whole
+// seconds that are rounded down, so a renewal may be up to a second later than what is
+// returned, never earlier.
+func (s store) renewed(ctx context.Context, id clientv3.LeaseID) renewal {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	sent := time.Now()
 	resp, err := s.client.TimeToLive(ctx, id)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return time.Time{}, errLeaseGone
+		return renewal{err: errLeaseGone}
 	case err != nil:
-		return time.Time{}, unavailable(err)
+		return renewal{err: unavailable(err)}
 	case resp.TTL <= 0:
-		return time.Time{}, errLeaseGone
+		return renewal{err: errLeaseGone}
 	}
-	return sent.Add(time.Duration(resp.TTL-resp.GrantedTTL) * time.Second), nil
+	return renewal{at: sent.Add(time.Duration(resp.TTL-resp.GrantedTTL) * time.Second)}
+}
+
+// renewals asks when leases were renewed last, between two reads that a quorum has
+// confirmed. A member that led when it was paused answers from its memory as it wakes
+// up, though the leases may have been renewed through a new leader: only where both
+// reads are of one term has nobody else led meanwhile. Else nothing is known.
+func (s *Server) renewals(ctx context.Context, ids ...clientv3.LeaseID) []renewal {
+	told := make([]renewal, len(ids))
+	before, err := s.term(ctx)
+	if err == nil {
+		for i, id := range ids {
+			told[i] = s.store.renewed(ctx, id)
+		}
+		var after uint64
+		if after, err = s.term(ctx); err == nil && after != before {
+			err = errors.New("the store has another leader now")
+		}
+	}
+	if err != nil {
+		for i := range told {
+			told[i] = renewal{err: unavailable(err)}
+		}
+	}
+	return told
+}
+
+// term returns the store's term, confirmed by a quorum.
+func (s *Server) term(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	resp, err := s.store.client.Get(ctx, s.keys.cluster(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return resp.Header.RaftTerm, nil
 }
 
 // refusals are errors after which certainly nothing was applied. Any other error

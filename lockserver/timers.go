@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/fenced/fenced/lockserver/internal/queue"
 )
 
@@ -189,7 +191,8 @@ func (s *Server) lapse(ctx context.Context, l *local) {
 	var renewed time.Time
 	var err error
 	if !s.config.Alone {
-		renewed, err = s.store.renewed(ctx, leased)
+		told := s.renewals(ctx, leased)[0]
+		renewed, err = told.at, told.err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,29 +310,52 @@ func (s *Server) expire(ctx context.Context, batch []*local) []*deletion {
 			continue
 		}
 		d := &deletion{ref: l.hold.Ref, entry: endEntry{End: Expired}, done: make(chan struct{})}
+		if !s.config.Alone {
+			d.again = func() { s.expireAgain(l) }
+		}
 		s.deletes.add(d)
 		sent = append(sent, d)
 	}
 	return sent
 }
 
+// expireAgain has the end of a hold decided anew, because the store did not answer its
+// delete: until it does, the hold may be renewed through another server.
+func (s *Server) expireAgain(l *local) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookAgainLocked(l)
+	s.dueLocked(l)
+}
+
 // askRenewed asks the store when the leases of the batch were last renewed, so
 // that a renewal through another server moves the deadline here too. Where the
 // store does not answer, the hold stays and is looked at again in a second.
 func (s *Server) askRenewed(ctx context.Context, batch []*local) {
-	for _, l := range batch {
-		renewed, err := s.store.renewed(ctx, l.lease.ID)
-		s.mu.Lock()
-		switch {
-		case err == nil:
-			if deadline := renewed.Add(l.hold.TTL); deadline.After(l.place.Deadline) {
+	ids := make([]clientv3.LeaseID, len(batch))
+	s.mu.Lock()
+	for i, l := range batch {
+		ids[i] = l.lease.ID
+	}
+	s.mu.Unlock()
+	told := s.renewals(ctx, ids...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, l := range batch {
+		switch t := told[i]; {
+		case t.err == nil:
+			if deadline := t.at.Add(l.hold.TTL); deadline.After(l.place.Deadline) {
 				l.place.Deadline = deadline
 			}
-		case !errors.Is(err, errLeaseGone):
-			l.place.Deadline = time.Now().Add(time.Second - queue.Grace)
+		case !errors.Is(t.err, errLeaseGone):
+			s.lookAgainLocked(l)
 		}
-		s.mu.Unlock()
 	}
+}
+
+// lookAgainLocked puts the decision about a hold that is past its deadline off.
+func (s *Server) lookAgainLocked(l *local) {
+	l.place.Deadline = time.Now().Add(time.Second - queue.Grace)
 }
 
 // expiredLocked looks once more: a renewal may have come since the timer fired.

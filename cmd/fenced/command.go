@@ -140,9 +140,20 @@ func restore(config *Config, file string, out, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "restored %s into %s (restore %s)\nstart fenced serve on it: all holds of the snapshot are ended then\n",
-		file, config.DataDir, id)
+	_, err = fmt.Fprintf(out, "restored %s into %s (restore %s)\nstart fenced serve on it: all holds of the snapshot are ended then\n%s",
+		file, config.DataDir, id, restoredBlind(config.IssuedFile))
 	return err
+}
+
+// restoredBlind warns where nothing tells what was issued since the snapshot. Each
+// restore of one snapshot goes to the same number, so that a second one would repeat
+// the tokens after the first.
+func restoredBlind(issued string) string {
+	if _, err := os.Stat(issued); err == nil {
+		return ""
+	}
+	return "there is no " + issued + ": if this snapshot was restored before, its tokens would come again;\n" +
+		"then run: fencectl floor raise --above N, with the highest token that your databases have seen (fencectl doctor --database)\n"
 }
 
 func healthCommand() *cobra.Command {
