@@ -17,6 +17,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: DATABASE_URL=postgres://... fence TOKEN")
+	}
 	ctx := context.Background()
 	token, err := tokens.Parse(os.Args[1])
 	check(err)
