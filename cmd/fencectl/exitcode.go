@@ -137,7 +137,7 @@ func connectionHint(err error) string {
 		return "the server may want a certificate: name one that it takes with --cert and --key"
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
 		return "no TLS is spoken there: is it http:// and not https://?"
-	case apierr.CodeOf(err) == apierr.Unreachable:
+	case errors.As(err, &op) && op.Op == "dial":
 		return `is a server running there? start one with "fenced serve", or set FENCED_ADDR`
 	}
 	return "is it the address of a fenced server that runs, with http:// or https:// as that wants it? see --addr and FENCED_ADDR"
