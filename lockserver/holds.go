@@ -312,16 +312,12 @@ func (s *Server) mirrorShows(ctx context.Context, within time.Duration, is func(
 // reach it. Where other keys share the store, only a progress notice tells that
 // nothing of ours is between.
 func (s *Server) syncRevision(ctx context.Context) error {
-	readCtx, cancel := context.WithTimeout(ctx, leaseTimeout)
-	defer cancel()
-	before := s.mirrorRev()
-	resp, err := s.store.client.Get(readCtx, s.keys.cluster(), clientv3.WithCountOnly())
+	rev, _, err := s.readQuorum(ctx)
 	if err != nil {
 		return unavailable(err)
 	}
-	s.checkAnswer(before, resp.Header.Revision, false)
 	s.mu.Lock()
-	there := s.mirror.rev >= resp.Header.Revision
+	there := s.mirror.rev >= rev
 	s.mu.Unlock()
 	if there {
 		return nil
@@ -329,7 +325,7 @@ func (s *Server) syncRevision(ctx context.Context) error {
 	if err := s.config.Watch.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
 		return unavailable(err)
 	}
-	if err := s.caughtUp(ctx, resp.Header.Revision); err != nil {
+	if err := s.caughtUp(ctx, rev); err != nil {
 		return behind()
 	}
 	return nil

@@ -69,15 +69,22 @@ func (s *Server) noteRefusalLocked(err error) {
 }
 
 func (s *Server) probeQuorum(ctx context.Context) error {
+	_, _, err := s.readQuorum(ctx)
+	return err
+}
+
+// readQuorum returns the store's present revision and term, confirmed by a quorum. It
+// reads one key of ours, because a role may be for our prefix alone.
+func (s *Server) readQuorum(ctx context.Context) (rev int64, term uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	before := s.mirrorRev()
 	resp, err := s.store.client.Get(ctx, s.keys.cluster(), clientv3.WithCountOnly())
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	s.checkAnswer(before, resp.Header.Revision, false)
-	return nil
+	return resp.Header.Revision, resp.Header.RaftTerm, nil
 }
 
 // quorumLocked returns the error of the last probe with its code. Requests are

@@ -330,7 +330,10 @@ func (s *Server) overdueSessions(now time.Time) []*session {
 // expireSession ends a session unless another server has renewed it.
 func (s *Server) expireSession(ctx context.Context, o *session, now time.Time) {
 	if !s.config.Alone {
-		told := s.renewals(ctx, o.lease.ID)[0]
+		s.mu.Lock()
+		leased := o.lease.ID
+		s.mu.Unlock()
+		told := s.renewals(ctx, leased)[0]
 		if told.err != nil && !errors.Is(told.err, errLeaseGone) {
 			return // looked at again at the next scan
 		}

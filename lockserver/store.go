@@ -105,13 +105,13 @@ func (s store) renewed(ctx context.Context, id clientv3.LeaseID) renewal {
 // reads are of one term has nobody else led meanwhile. Else nothing is known.
 func (s *Server) renewals(ctx context.Context, ids ...clientv3.LeaseID) []renewal {
 	told := make([]renewal, len(ids))
-	before, err := s.term(ctx)
+	_, before, err := s.readQuorum(ctx)
 	if err == nil {
 		for i, id := range ids {
 			told[i] = s.store.renewed(ctx, id)
 		}
 		var after uint64
-		if after, err = s.term(ctx); err == nil && after != before {
+		if _, after, err = s.readQuorum(ctx); err == nil && after != before {
 			err = errors.New("the store has another leader now")
 		}
 	}
@@ -121,17 +121,6 @@ func (s *Server) renewals(ctx context.Context, ids ...clientv3.LeaseID) []renewa
 		}
 	}
 	return told
-}
-
-// term returns the store's term, confirmed by a quorum.
-func (s *Server) term(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
-	defer cancel()
-	resp, err := s.store.client.Get(ctx, s.keys.cluster(), clientv3.WithCountOnly())
-	if err != nil {
-		return 0, err
-	}
-	return resp.Header.RaftTerm, nil
 }
 
 // refusals are errors after which certainly nothing was applied. Any other error
