@@ -23,7 +23,7 @@ type record struct {
 // tries keys must leave a trace. Callers' text is a value of its own; the handler
 // escapes it.
 func (a *api) auditLine(op *operation, c *call, err error) {
-	if a.audit == nil || !op.audited && !turnedAway(err) {
+	if a.audit == nil || !c.audited && !turnedAway(err) {
 		return
 	}
 	keyID := ""

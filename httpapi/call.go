@@ -46,7 +46,9 @@ type call struct {
 	keys   *keys.Store
 	key    *keys.Key
 	waited bool // it was allowed to
-	record record
+	// audited says that the audit log will have a line of it, whatever comes of it.
+	audited bool
+	record  record
 }
 
 // handle adds an operation whose request body is an In and whose answer is an

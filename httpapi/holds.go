@@ -87,7 +87,7 @@ func (s holds) granted(ctx context.Context, c *call, req lockserver.AcquireReque
 		return nil, err
 	}
 	if req.Wait > 0 {
-		if err := c.stillMay(hold); err != nil {
+		if err := c.stillAllowed(keys.Lock); err != nil {
 			s.takeBack(ctx, hold)
 			return nil, err
 		}
@@ -101,14 +101,6 @@ func (s holds) granted(ctx context.Context, c *call, req lockserver.AcquireReque
 		return nil, errClientGone
 	}
 	return hold, nil
-}
-
-// stillMay demands again, after a wait, the right to the hold that it brought.
-func (c *call) stillMay(hold *lockserver.Hold) error {
-	if err := c.again(keys.Lock); err != nil {
-		return err
-	}
-	return c.permit(keys.Lock, hold.Lock)
 }
 
 // takeBack gives up a hold that nobody was told of.
@@ -195,6 +187,9 @@ func (s holds) release(ctx context.Context, c *call, _ *none) (*none, error) {
 // recordGone notes for the audit log of which lock and token an ended hold was, as far
 // as the engine remembers.
 func (s holds) recordGone(ctx context.Context, c *call, id string) {
+	if !c.audited {
+		return
+	}
 	var gone *lockserver.GoneError
 	if _, err := s.engine.Hold(ctx, id); errors.As(err, &gone) {
 		c.record.lock, c.record.token = gone.Lock, gone.Token

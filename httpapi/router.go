@@ -99,7 +99,7 @@ func (a *api) serve(op operation, h func(*call) error) http.HandlerFunc {
 	meter := a.metrics.of(&op)
 	return func(w http.ResponseWriter, r *http.Request) {
 		recorderOf(w).route = op.path
-		c := call{w: w, r: r}
+		c := call{w: w, r: r, audited: a.audit != nil && op.audited}
 		outcome, end := errPanicked, meter.begin()
 		span := a.startSpan(&op, &c)
 		defer func() {
