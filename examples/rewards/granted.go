@@ -13,11 +13,7 @@ import (
 // Nothing is no proof while a request with that key may still be on its way; send
 // it again instead of deciding by it.
 func Granted(ctx context.Context, client *http.Client, base, key string) (*Reward, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/grants?key="+url.QueryEscape(key), nil)
-	if err != nil {
-		return nil, fmt.Errorf("status of %s: %w", key, err)
-	}
-	res, err := client.Do(req)
+	res, err := get(ctx, client, base+"/v1/grants?key="+url.QueryEscape(key))
 	if err != nil {
 		return nil, fmt.Errorf("status of %s: %w", key, err)
 	}
@@ -66,11 +62,7 @@ func VerifyItems(ctx context.Context, client *http.Client, base string, owed []R
 }
 
 func grantPage(ctx context.Context, client *http.Client, base string, after int64) (page GrantPage, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/grants?after=%d", base, after), nil)
-	if err != nil {
-		return page, err
-	}
-	res, err := client.Do(req)
+	res, err := get(ctx, client, fmt.Sprintf("%s/v1/grants?after=%d", base, after))
 	if err != nil {
 		return page, err
 	}
@@ -79,6 +71,14 @@ func grantPage(ctx context.Context, client *http.Client, base string, after int6
 		return page, fmt.Errorf("list of grants: %w", unexpected(res))
 	}
 	return page, json.NewDecoder(io.LimitReader(res.Body, maxPage)).Decode(&page)
+}
+
+func get(ctx context.Context, client *http.Client, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(req)
 }
 
 // maxPage bounds a page of grants.

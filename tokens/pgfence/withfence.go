@@ -120,16 +120,11 @@ func once(ctx context.Context, db Beginner, c tokens.Claim, fn func(ctx context.
 		return unit.NotThrough(ctx, Classify(err))
 	}
 	tx := &boundTx{Tx: inner, limits: &limits{deadline: c.Deadline, set: time.Now()}}
-	ran := false
-	defer func() {
-		if !ran { // also where fn panicked or ended its goroutine
-			rollback(ctx, inner)
-		}
-	}()
+	// Deferred, because fn may panic or end its goroutine. It does nothing after a COMMIT.
+	defer rollback(ctx, inner)
 	if err := run(ctx, tx, c, fn); err != nil {
 		return err
 	}
-	ran = true
 	return Commit(ctx, inner)
 }
 
