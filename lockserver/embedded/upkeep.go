@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
 // How the store is kept small: little and often, and never closer to the present
@@ -72,7 +73,7 @@ func (n *Node) Upkeep(ctx context.Context, revision func() int64, log *slog.Logg
 func (n *Node) mendFull(ctx context.Context, now time.Time, log *slog.Logger) {
 	quota := n.etcd.Server.Config().QuotaBackendBytes
 	before := n.etcd.Server.Backend().Size()
-	if before > quota/100*fullPercent && n.etcd.Server.Backend().SizeInUse() < before/2 && n.turn(now) {
+	if before > quota/100*fullPercent && n.inUse() < before/2 && n.turn(now) {
 		if err := n.etcd.Server.Defragment(); err != nil {
 			log.Warn("the store's file is nearly full and was not made smaller", "bytes", before, "error", err)
 			return
@@ -93,6 +94,22 @@ func (n *Node) mendFull(ctx context.Context, now time.Time, log *slog.Logger) {
 			log.Warn("the store has room again and still says that it is full", "error", err)
 		}
 	}
+}
+
+// inUse returns how many bytes of the file are in use. Pages that a transaction freed
+// count as free after two more that write, and only once no reader looks at them; a
+// file that takes no writes would say for ever that all of it is used. So these two are
+// made here: they ask for a bucket that has always been there and change nothing.
+func (n *Node) inUse() int64 {
+	backend := n.etcd.Server.Backend()
+	for range 2 {
+		tx := backend.BatchTx()
+		tx.LockOutsideApply()
+		tx.UnsafeCreateBucket(schema.Meta)
+		tx.Unlock()
+		backend.ForceCommit()
+	}
+	return backend.SizeInUse()
 }
 
 // turn reports whether it is this node's turn among the members, which changes with
