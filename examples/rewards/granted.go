@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // Granted asks the item server at base what it granted under key: nil for nothing.
@@ -42,7 +43,8 @@ type GrantPage struct {
 // VerifyItems compares the distinct rewards owed with everything that the item server
 // at base has granted, row by row, as its list has it. To ask for each reward owed
 // would not do: that shows neither a second grant nor one that nobody is owed. Run it
-// when the publishers are done.
+// when the publishers are done. A page that the server cannot give just now (503) is
+// asked for again for up to 10 s.
 func VerifyItems(ctx context.Context, client *http.Client, base string, owed []Reward) (Verdict, error) {
 	var granted []Reward
 	for after := int64(0); ; {
@@ -62,7 +64,7 @@ func VerifyItems(ctx context.Context, client *http.Client, base string, owed []R
 }
 
 func grantPage(ctx context.Context, client *http.Client, base string, after int64) (page GrantPage, err error) {
-	res, err := get(ctx, client, fmt.Sprintf("%s/v1/grants?after=%d", base, after))
+	res, err := getPatiently(ctx, client, fmt.Sprintf("%s/v1/grants?after=%d", base, after))
 	if err != nil {
 		return page, err
 	}
@@ -79,6 +81,28 @@ func get(ctx context.Context, client *http.Client, url string) (*http.Response, 
 		return nil, err
 	}
 	return client.Do(req)
+}
+
+// patience is how long a list is asked for while the server has no database.
+const patience = 10 * time.Second
+
+// getPatiently asks again, when the server says, while it is unavailable: a restart of
+// its database ends connections that it only meets one by one.
+func getPatiently(ctx context.Context, client *http.Client, url string) (*http.Response, error) {
+	for end := time.Now().Add(patience); ; {
+		res, err := get(ctx, client, url)
+		if err != nil || res.StatusCode != http.StatusServiceUnavailable {
+			return res, err
+		}
+		wait := retryAfter(res)
+		if time.Now().Add(wait).After(end) {
+			return res, nil
+		}
+		discard(res)
+		if err := pause(ctx, max(wait, firstPause)); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // maxPage bounds a page of grants.

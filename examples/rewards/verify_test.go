@@ -72,3 +72,18 @@ func TestVerifyItems_reads_all_pages(t *testing.T) {
 		t.Errorf("%d grants were seen, %v, want %d", v.Paid, err, want)
 	}
 }
+
+// A restart of the item server's database ended its connections, which it meets only
+// when it uses them: what it cannot say now is asked for again.
+func TestVerifyItems_asks_again_after_a_restart_of_the_database(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 3, 1)
+	s.grant(t, `INSERT INTO item_grant (player_id, reward_event_id, amount) VALUES ('1', 'season-2026-week-34:player-1:rank-1', 5)`)
+	if _, err := s.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`,
+		s.store.Config().ConnConfig.Database); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := rewards.VerifyItems(t.Context(), s.items.Client(), s.items.URL, nil); err != nil || v.Paid != 1 {
+		t.Errorf("%d grants were seen, %v, want 1", v.Paid, err)
+	}
+}

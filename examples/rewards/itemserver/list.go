@@ -21,12 +21,12 @@ const pageSize = 500
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	after, err := position(r.URL.Query())
 	if err != nil {
-		refuse(w, err)
+		s.refuse(w, err)
 		return
 	}
 	page, err := s.page(r.Context(), after)
 	if err != nil {
-		refuse(w, err)
+		s.refuse(w, err)
 		return
 	}
 	reply(w, http.StatusOK, "application/json", page)

@@ -1,6 +1,7 @@
 package itemserver
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -46,8 +47,11 @@ func problemOf(err error) problem {
 	}
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func (s *Server) refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
+	if p.Status == http.StatusServiceUnavailable && !errors.Is(err, context.Canceled) { // nobody waits for an answer then
+		s.cfg.Log.Warn("the database did not answer", "error", err)
+	}
 	if p.Status == http.StatusConflict || p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"strconv"
@@ -26,6 +27,8 @@ type Config struct {
 	// Guard keeps the fences, in the same database. nil makes a server that
 	// ignores tokens.
 	Guard tokens.Guard[pgx.Tx]
+	// Log is told why an answer was 503. nil logs nothing.
+	Log *slog.Logger
 
 	_ struct{}
 }
@@ -43,6 +46,9 @@ var _ http.Handler = (*Server)(nil)
 func New(cfg Config) (*Server, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("item server: Pool is required")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{cfg: cfg, mux: http.NewServeMux()}
 	s.mux.HandleFunc("POST /v1/grants", s.grant)
@@ -96,7 +102,7 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 		replay, err = s.effect(r.Context(), o)
 	}
 	if err != nil {
-		refuse(w, err)
+		s.refuse(w, err)
 		return
 	}
 	if replay {
@@ -229,9 +235,9 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 		Scan(&granted.Player, &granted.Event, &granted.Amount)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		refuse(w, problem{Status: http.StatusNotFound, Code: "not_granted", Detail: "nothing was granted under this key"})
+		s.refuse(w, problem{Status: http.StatusNotFound, Code: "not_granted", Detail: "nothing was granted under this key"})
 	case err != nil:
-		refuse(w, err)
+		s.refuse(w, err)
 	default:
 		reply(w, http.StatusOK, "application/json", granted)
 	}

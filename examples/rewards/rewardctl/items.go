@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -31,7 +32,7 @@ func itemsCmd(open openFunc) *cobra.Command {
 			if err := itemserver.Install(ctx, pool); err != nil {
 				return err
 			}
-			cfg := itemserver.Config{Pool: pool}
+			cfg := itemserver.Config{Pool: pool, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
 			if !ignoreTokens {
 				if err := pgfence.Install(ctx, pool); err != nil {
 					return err
