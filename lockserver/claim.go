@@ -142,34 +142,6 @@ func untouchable(err error) bool {
 	return errors.As(err, &foreign) || errors.As(err, &format)
 }
 
-// endRestored ends all holds and sessions that a restore brought back, once for
-// each restore, whichever server comes first. Their create revisions are older
-// than tokens that were issued after the snapshot was taken, so none of them may
-// be granted (R13).
-func (s *Server) endRestored(ctx context.Context) error {
-	if s.config.Restored == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	key := s.keys.restored(s.config.Restored)
-	resp, err := s.store.client.Txn(ctx).
-		If(absent(key)).
-		Then(
-			clientv3.OpDelete(s.keys.holds(), clientv3.WithPrefix()),
-			clientv3.OpDelete(s.keys.sessions(), clientv3.WithPrefix()),
-			clientv3.OpPut(key, s.config.Name),
-		).Commit()
-	if err != nil {
-		return err
-	}
-	if resp.Succeeded {
-		s.log.Info("the store was restored: all holds and sessions of the snapshot are ended",
-			"restore", s.config.Restored)
-	}
-	return nil
-}
-
 // findRisen looks for holds in a fresh list that the mirror, which was exact up to
 // before.rev, has seen end, or never saw: only a store that was rolled back has
 // them, also where its revision was bumped. They are older than tokens issued since.

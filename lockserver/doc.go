@@ -25,7 +25,8 @@
 //	          with a [*FormatError]
 //	closed    why granting is closed on all servers, until the floor is raised
 //	restored/<id>
-//	          that the holds of a restored store have been ended
+//	          that the holds of a restored store have been ended, and what of the base
+//	          comes from the clock since
 //
 // A ref is a digest of the secret id, so neither the store nor a list nor a log
 // ever holds the capability itself. No name is part of a key: names need no
@@ -45,6 +46,16 @@
 // That an end has come, a lagging mirror hears late. Where servers share the store, a
 // renewal of what was held before, and a look at it, read its key at a quorum first:
 // none of them says held after another server has told the end.
+//
+// # Restores
+//
+// A restore of a snapshot bumps the revision by 10^12 on each member, which is the same
+// number each time. The first server with a quorum knows of it by an id, deletes all
+// holds and sessions and puts the base, in one transaction, to where tokens go on at
+// 10^12 and 10^5 for each second since 2020, beside what the floor was raised by: above
+// all that any store has issued so far, whichever snapshots were restored before. Where
+// its wall clock is behind the snapshot the bump alone must do. It is the only promise
+// about tokens that hangs on a clock, and only where all issued-token files are lost.
 //
 // # States of a hold
 //

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
@@ -230,15 +231,23 @@ func (s *Server) readFloor(ctx context.Context) (floor, error) {
 		return floor{}, unavailable(err)
 	}
 	f := floor{rev: resp.Header.Revision}
-	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
-		if f.base, err = strconv.ParseInt(string(kv.Value), 10, 64); err != nil {
-			return floor{}, &apierr.Error{ErrCode: apierr.Internal, Detail: "the base in the store is no number", Cause: err}
-		}
+	if f.base, err = parseBase(resp.Responses[0].GetResponseRange().Kvs); err != nil {
+		return floor{}, err
 	}
 	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
 		f.highest, f.closedRev = decodeClosure(kv.Value).Highest, kv.ModRevision
 	}
 	return f, nil
+}
+
+// parseBase reads what was found of the base; none is 0.
+func parseBase(kvs []*mvccpb.KeyValue) (base int64, err error) {
+	for _, kv := range kvs {
+		if base, err = strconv.ParseInt(string(kv.Value), 10, 64); err != nil {
+			return 0, &apierr.Error{ErrCode: apierr.Internal, Detail: "the base in the store is no number", Cause: err}
+		}
+	}
+	return base, nil
 }
 
 // commitBase writes the base where the floor is still the old one; false says that

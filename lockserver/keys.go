@@ -33,6 +33,7 @@ func (k keyspace) cluster() string              { return k.prefix + "cluster" }
 func (k keyspace) format() string               { return k.prefix + "format" }
 func (k keyspace) closed() string               { return k.prefix + "closed" }
 func (k keyspace) restored(id string) string    { return k.prefix + "restored/" + id }
+func (k keyspace) restores() string             { return k.prefix + "restored/" }
 
 // keyKind is the kind of thing that a key names.
 type keyKind uint8

@@ -98,14 +98,68 @@ func TestR13_RestoreEndsTheHoldsOfTheSnapshot(t *testing.T) {
 	}
 }
 
-// TestRestored_TheSameSnapshotTwice loses the store again and goes back to the same
-// file: its id is acted on again, and the second bump alone is not above the first.
+// restore puts the store back to a snapshot and forgets all that a server keeps beside
+// it.
+func (d *deployment) restore(file string) {
+	d.t.Helper()
+	d.stop()
+	if err := d.node.Close(); err != nil && !errors.Is(err, embedded.ErrClosed) {
+		d.t.Fatal(err)
+	}
+	if err := os.Remove(d.issued); err != nil {
+		d.t.Fatal(err)
+	}
+	dir := filepath.Join(d.t.TempDir(), "restored")
+	var err error
+	if d.restored, err = embedded.Restore(file, embedded.Config{Dir: dir}); err != nil {
+		d.t.Fatal(err)
+	}
+	d.start(dir)
+	if err := d.server.WaitReady(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// TestRestored_AnySnapshotInAnyOrder loses the store each time, with its issued-token
+// file, and goes back to some snapshot, often to the same: each restore of one bumps the
+// revision to the same number.
+func TestRestored_AnySnapshotInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(d *deployment){
+		"of a new store": func(*deployment) {},
+		"of a store whose floor was raised": func(d *deployment) {
+			if _, err := d.server.RaiseFloor(t.Context(), 1e15); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t)
+			prepare(d)
+			highest := d.churn(20)
+			files := []string{save(t, d.server)}
+			for _, i := range []int{0, 0, 1, 1, 0, 3, 2} {
+				d.restore(files[i])
+				if first := d.churn(1); first <= highest {
+					t.Fatalf("snapshot %d: token %d after %d", i, first, highest)
+				}
+				d.floor(lockserver.Unprotected)
+				highest = d.churn(20)
+				files = append(files, save(t, d.server))
+			}
+		})
+	}
+}
+
+// TestRestored_TheSameSnapshotTwice goes back to the same file, whose id is acted on
+// again. What the issued-token file knows of is below the second restore.
 func TestRestored_TheSameSnapshotTwice(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	file, _, waiter, _ := lostFuture(t, d)
 	var highest tokens.Token
-	for i := range 2 {
+	for range 2 {
 		dir := filepath.Join(t.TempDir(), "restored")
 		id, err := embedded.Restore(file, embedded.Config{Dir: dir})
 		if err != nil {
@@ -113,14 +167,7 @@ func TestRestored_TheSameSnapshotTwice(t *testing.T) {
 		}
 		d.restored = id
 		d.start(dir)
-		if i > 0 {
-			d.floor(lockserver.Closed)
-			_, err := d.server.Acquire(t.Context(), waiter)
-			wantFloor(t, err)
-			if _, err := d.server.RaiseFloor(t.Context(), 0); err != nil {
-				t.Fatal(err)
-			}
-		}
+		d.floor(lockserver.Protected)
 		if h := mustAcquire(t, d.server, waiter); h.Token <= highest {
 			t.Fatalf("token %d after %d", h.Token, highest)
 		}

@@ -129,6 +129,10 @@ func TestRestoreCommand_ClusterFromASnapshotOfOneNode(t *testing.T) {
 		if err != nil || !strings.Contains(out, "restored "+file) {
 			t.Fatalf("restore: %v\n%s", err, out)
 		}
+		// Without issued-token files the clock is what counts, and here it is.
+		if today := time.Now().UTC().Format(time.DateOnly); !strings.Contains(out, "the clock") || !strings.Contains(out, today) {
+			t.Errorf("the output does not show the clock: %s", out)
+		}
 	}
 	programs := launchAll(t, configs)
 	status, _, problem := call(t, http.MethodPost, programs[1].url+"/v1/holds/"+old.Hold+"/renew", `{}`)

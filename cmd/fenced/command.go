@@ -112,9 +112,10 @@ func restoreCommand() *cobra.Command {
 		Short: "Make an empty data directory from a snapshot file, so that tokens never go backwards",
 		Long: `Make an empty data directory from a snapshot file.
 
-Tokens go on 10^12 above the snapshot's. All holds and sessions of the snapshot are
-ended by the first server that starts on it: their tokens are older than those that
-were issued since. Of a cluster, every member restores the same file with its own
+All holds and sessions of the snapshot are ended by the first server that starts on it:
+their tokens are older than those that were issued since. It lets tokens go on above all
+that any restore before can have issued, by its clock, which must not be behind the one
+of that restore. Of a cluster, every member restores the same file with its own
 --name and --data-dir and the same --initial-cluster, before any is started.` + settingsHelp,
 		Args: cobra.ExactArgs(1),
 	}
@@ -141,19 +142,19 @@ func restore(config *Config, file string, out, logs io.Writer) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "restored %s into %s (restore %s)\nstart fenced serve on it: all holds of the snapshot are ended then\n%s",
-		file, config.DataDir, id, restoredBlind(config.IssuedFile))
+		file, config.DataDir, id, restoredBlind(config.IssuedFile, time.Now()))
 	return err
 }
 
-// restoredBlind warns where nothing tells what was issued since the snapshot. Each
-// restore of one snapshot goes to the same number, so that a second one would repeat
-// the tokens after the first.
-func restoredBlind(issued string) string {
+// restoredBlind warns where nothing but a clock tells what was issued since the
+// snapshot.
+func restoredBlind(issued string, now time.Time) string {
 	if _, err := os.Stat(issued); err == nil {
 		return ""
 	}
-	return "there is no " + issued + ": if this snapshot was restored before, its tokens would come again;\n" +
-		"then run: fencectl floor raise --above N, with the highest token that your databases have seen (fencectl doctor --database)\n"
+	return "there is no " + issued + ": the clock of the server that starts first tells what earlier restores can have\n" +
+		"issued; here it is " + now.UTC().Format(time.RFC3339) + ". Where it is wrong, or the floor was raised after the snapshot, run:\n" +
+		"fencectl floor raise --above N, with the highest token that your databases have seen (fencectl doctor --database)\n"
 }
 
 func healthCommand() *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -44,13 +45,13 @@ func openStore(ctx context.Context, config *Config, log *slog.Logger, dial ...gr
 func openEmbedded(ctx context.Context, config *Config, log *slog.Logger) (*store, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	restored, err := embedded.RestoreID(config.beside(""))
-	if err != nil {
-		return nil, err
-	}
 	node, err := embedded.Start(ctx, config.embedded(log))
 	if err != nil {
 		return nil, err
+	}
+	restored, err := embedded.RestoreID(config.beside(""))
+	if err != nil {
+		return nil, errors.Join(err, node.Close())
 	}
 	look := state(node.Client(), []string{""}, true)
 	return &store{

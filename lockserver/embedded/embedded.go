@@ -81,7 +81,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded: %s: %w", config.Dir, err)
 	}
-	etcd, err := embed.StartEtcd(settings)
+	etcd, err := startEtcd(settings)
 	if err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("embedded: start etcd: %w", err)
@@ -93,6 +93,14 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		}
 	}
 	return node, nil
+}
+
+// startEtcd starts etcd on a directory that is locked.
+func startEtcd(settings *embed.Config) (*embed.Etcd, error) {
+	if err := forgetRestore(settings.Dir); err != nil {
+		return nil, err
+	}
+	return embed.StartEtcd(settings)
 }
 
 // settings checks the config and returns what etcd is started with.

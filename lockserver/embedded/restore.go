@@ -13,7 +13,9 @@ import (
 
 // RevisionBump is what a restore adds to the revision of a snapshot: more than any
 // store writes between a snapshot and its loss, and small enough for thousands of
-// restores below tokens.Max.
+// restores below tokens.Max. It must be the same on all members that restore one
+// snapshot, so it tells nothing of earlier restores: the engine does, by the clock, when
+// it acts on the id.
 const RevisionBump = 1_000_000_000_000
 
 // Restore makes the data directory of config from a snapshot file, and leaves the
@@ -126,8 +128,21 @@ func writeID(path, id string) error {
 
 func restoredFile(dir string) string { return filepath.Clean(dir) + ".restored" }
 
+// forgetRestore removes the id of data that is no more: what begins in its place, or
+// joins a cluster there, was not restored, and its holds must not be ended.
+func forgetRestore(dir string) error {
+	_, err := os.Stat(filepath.Join(dir, memberDir))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Remove(restoredFile(dir)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // RestoreID returns the id that [Restore] left beside a data directory, "" where
-// the directory was not restored.
+// the directory was not restored. It is for a directory that [Start] was called on.
 func RestoreID(dir string) (string, error) {
 	text, err := os.ReadFile(restoredFile(dir))
 	switch id := strings.TrimSpace(string(text)); {

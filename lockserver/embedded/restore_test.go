@@ -114,6 +114,36 @@ func TestRestore_FailsHalfWay(t *testing.T) {
 	serves(t, dir)
 }
 
+// An id beside a directory whose data was moved away says nothing of the data that
+// begins there: acting on it would end the holds of a cluster that the node joins.
+func TestRestore_AnIDOfDataThatIsGoneIsForgotten(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "snapshot")
+	if err := os.WriteFile(file, snapshot(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	want, err := embedded.Restore(file, embedded.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves(t, dir)
+	if id, err := embedded.RestoreID(dir); err != nil || id != want {
+		t.Fatalf("id %q, %v, want %q", id, err, want)
+	}
+	if err := os.Rename(dir, dir+".lost"); err != nil {
+		t.Fatal(err)
+	}
+	node, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = node.Close() }()
+	if id, err := embedded.RestoreID(dir); err != nil || id != "" {
+		t.Errorf("id %q, %v of a new directory", id, err)
+	}
+}
+
 // serves starts the store of dir and reads the key of [snapshot].
 func serves(t *testing.T, dir string) {
 	t.Helper()
