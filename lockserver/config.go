@@ -46,6 +46,10 @@ type Config struct {
 	// lie in the store's own directory. "" keeps none: a store that was rolled back
 	// while no server ran is not noticed then.
 	IssuedFile string
+	// Throwaway says that nobody but its user's own programs can reach the server, and
+	// that it is alone: where granting is closed it also tells how to start over without
+	// the issued-token file, which alone remembers the closure then.
+	Throwaway bool
 	// MaxTTL is the longest TTL a caller may ask for, [MinTTL] to [MaxTTL].
 	// Defaults to [MaxTTL].
 	MaxTTL time.Duration
@@ -92,6 +96,9 @@ func (c Config) validate() error {
 	}
 	if err := errors.Join(validateText("Cluster", c.Cluster, 0, 64), validateText("Restored", c.Restored, 0, 64)); err != nil {
 		return fmt.Errorf("lockserver: Config.%w", err)
+	}
+	if c.Throwaway && (!c.Alone || c.IssuedFile == "") {
+		return fmt.Errorf("lockserver: Config.Throwaway needs Alone and IssuedFile")
 	}
 	if c.MaxOps < 2 {
 		return fmt.Errorf("lockserver: Config.MaxOps must be 2 or more")

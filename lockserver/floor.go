@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -34,7 +35,7 @@ func (s *Server) closeLocked(reason string) {
 		return
 	}
 	s.mirror.closed = reason
-	s.log.Error("granting is closed until the token floor is raised", "reason", reason, "repair", "fencectl floor raise")
+	s.log.Error("granting is closed until the token floor is raised", "reason", reason, "repair", s.repair())
 	if s.issued != nil {
 		s.issued.set(true)
 	}
@@ -42,6 +43,15 @@ func (s *Server) closeLocked(reason string) {
 		s.mirror.stopWatch() // a watch behind a rollback is silent: read anew
 	}
 	signal(s.tellClosed)
+}
+
+// repair says how granting is opened again.
+func (s *Server) repair() string {
+	if !s.config.Throwaway {
+		return "fencectl floor raise"
+	}
+	file := strings.ReplaceAll(s.config.IssuedFile, "'", `'\''`)
+	return "fencectl floor raise; where no database has fences of this node, it may be stopped instead, and started after: rm '" + file + "'"
 }
 
 // openLocked lifts the closure after the floor was raised at rev, if it was raised
@@ -147,13 +157,14 @@ func (s *Server) keepIssued(ctx context.Context) {
 
 // putClosed writes why granting is closed and the highest token that is known to
 // have been issued into the store, unless the floor has been raised since or the
-// store knows of a higher one. Where that fails this server stays closed by itself.
+// store knows of a higher one. Where that fails this server stays closed by itself, as
+// one does that has nobody to tell.
 func (s *Server) putClosed(ctx context.Context) {
 	s.mu.Lock()
 	c := closure{Version: formatVersion, Highest: s.highestLocked(), Reason: s.mirror.closed}
 	told, base := s.mirror.told, s.mirror.base
 	s.mu.Unlock()
-	if c.Reason == "" || told >= c.Highest {
+	if c.Reason == "" || told >= c.Highest || s.config.Throwaway {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

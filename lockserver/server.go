@@ -202,7 +202,7 @@ func (s *Server) readyLocked() error {
 	case s.mirror.closed != "":
 		return &apierr.Error{
 			ErrCode: apierr.TokenFloor, RetryAfter: 2 * time.Second,
-			Detail: "granting is closed: " + s.mirror.closed + "; run: fencectl floor raise",
+			Detail: "granting is closed: " + s.mirror.closed + "; run: " + s.repair(),
 		}
 	}
 	return nil

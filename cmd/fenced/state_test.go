@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -54,6 +57,58 @@ func TestStatus_OfASingleNode(t *testing.T) {
 	if at := statusOf(t, url).Store.LastBackup; at != nil {
 		t.Errorf("%v was read from a file that tells nothing", at)
 	}
+}
+
+// TestFloor_OfAThrowawayNode removes a node's data, as people do who try things out. The
+// node says how it grants again, on the page and in the log, and that helps. A node that
+// others can reach names the floor alone.
+func TestFloor_OfAThrowawayNode(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "my data")
+	url, _, stop := startProgram(t, dir)
+	release(t, url, acquire(t, url, `{"lock":"a","owner":"me"}`))
+	if err := errors.Join(stop(), os.RemoveAll(dir)); err != nil {
+		t.Fatal(err)
+	}
+	config := defaultConfig()
+	config.DataDir = dir
+	closed := launch(t, config)
+	want := "fencectl floor raise; where no database has fences of this node, it may be stopped instead, and started after: rm '" + dir + ".issued'"
+	if detail := notReady(t, closed.url); !strings.Contains(detail, want) {
+		t.Errorf("got %q, want %s", detail, want)
+	}
+	if err := closed.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if logs := closed.logs.String(); !strings.Contains(logs, want) {
+		t.Errorf("the log lacks %s:\n%s", want, logs)
+	}
+	if err := os.Remove(dir + ".issued"); err != nil {
+		t.Fatal(err)
+	}
+	url, _, _ = startProgram(t, dir)
+	acquire(t, url, `{"lock":"a","owner":"me"}`)
+}
+
+// notReady waits until the server has read its store and says why it does not grant.
+func notReady(t *testing.T, url string) string {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var problem wire.Problem
+	for range 500 {
+		resp, err := http.Get(url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = json.NewDecoder(resp.Body).Decode(&problem)
+		_ = resp.Body.Close()
+		if err == nil && problem.Code == apierr.TokenFloor {
+			break
+		}
+		<-tick.C
+	}
+	return problem.Detail
 }
 
 // TestStatus_OfACluster wants every member to name the one that leads, and a member

@@ -37,6 +37,7 @@ func openStore(ctx context.Context, config *Config, log *slog.Logger, dial ...gr
 	}
 	s.engine.Name, s.engine.MaxTTL, s.engine.Logger = config.Name, config.MaxTTL, log
 	s.engine.IssuedFile = config.IssuedFile
+	s.engine.Throwaway = s.engine.Alone && loopback(config.Listen)
 	return s, nil
 }
 
