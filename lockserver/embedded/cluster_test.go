@@ -52,6 +52,47 @@ func TestCluster_MembersShareOneLogAndSurviveTheLeader(t *testing.T) {
 	}
 }
 
+// TestCluster_ADirectoryKeepsItsName swaps directories, as a wrong --data-dir does: etcd
+// would rename the member that has made it.
+func TestCluster_ADirectoryKeepsItsName(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.NewCluster(t, 3)
+	c.Leader()
+	c.Stop(0)
+	swapped := c.Config(2)
+	c.Stop(2)
+	swapped.Dir = c.Config(0).Dir
+	alone := embedded.Config{Dir: swapped.Dir, NoSync: true}
+	for _, config := range []embedded.Config{swapped, alone} {
+		name := "fenced"
+		if config.Cluster != nil {
+			name = config.Cluster.Name
+		}
+		_, err := embedded.Start(t.Context(), config)
+		if err == nil || !strings.Contains(err.Error(), `"`+c.Config(0).Cluster.Name+`"`) || !strings.Contains(err.Error(), `"`+name+`"`) {
+			t.Fatalf("started as %s: %v", name, err)
+		}
+	}
+	c.Start(0)
+	c.WaitReady(0)
+}
+
+// TestNode_ADirectoryKeepsItsName starts what was a single node as a member.
+func TestNode_ADirectoryKeepsItsName(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	node := etcdtest.NodeAt(t, dir)
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Cluster: &embedded.Cluster{
+		Name: "n1", Initial: "n1=http://127.0.0.1:1,n2=http://127.0.0.1:2,n3=http://127.0.0.1:3",
+	}})
+	if err == nil || !strings.Contains(err.Error(), `"n1"`) || !strings.Contains(err.Error(), "a node that is alone") {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestCluster_AnIsolatedMemberHasNoLeaderAndComesBack(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.NewCluster(t, 3)

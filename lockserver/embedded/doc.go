@@ -4,7 +4,7 @@
 //
 // A data directory belongs to one process at a time. [Start] takes a lock beside
 // it first and fails at once where another process has it; etcd itself would wait
-// for ever.
+// for ever. It belongs to one member, too: under another name it is refused.
 //
 // Peers are not authenticated unless [Cluster.TLS] is set: whoever reaches the
 // port of a member can read and write the store. So peers on addresses that other

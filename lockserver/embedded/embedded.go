@@ -67,8 +67,9 @@ type Node struct {
 
 // Start runs etcd on the data directory. A node that is alone serves when Start
 // returns; a member of a cluster may still look for a quorum then, see
-// [Node.WaitReady]. Errors: [ErrInUse], a bad config by field, and what etcd says,
-// among it that the data of this member differs from the others'.
+// [Node.WaitReady]. Errors: [ErrInUse], a bad config by field, a directory of a member
+// of another name, and what etcd says, among it that the data of this member differs
+// from the others'.
 func Start(ctx context.Context, config Config) (*Node, error) {
 	settings, err := config.settings()
 	if err != nil {
@@ -97,7 +98,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 
 // startEtcd starts etcd on a directory that is locked.
 func startEtcd(settings *embed.Config) (*embed.Etcd, error) {
-	if err := forgetRestore(settings.Dir); err != nil {
+	if err := errors.Join(checkName(settings.Dir, settings.Name), forgetRestore(settings.Dir)); err != nil {
 		return nil, err
 	}
 	return embed.StartEtcd(settings)
