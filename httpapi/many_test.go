@@ -28,7 +28,7 @@ func storeHolds(t *testing.T, store *clientv3.Client, n int) {
 	const batch = 100
 	text := base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 	var writers sync.WaitGroup
-	room := make(chan struct{}, 16)
+	room := make(chan struct{}, 4)
 	for first := 0; first < n; first += batch {
 		var puts []clientv3.Op
 		for i := first; i < min(first+batch, n); i++ {

@@ -150,7 +150,7 @@ func TestServer_AcquireSameInstant(t *testing.T) {
 	for range n {
 		wg.Go(func() {
 			<-start
-			h, err := s.Acquire(t.Context(), queueFor("one", 30*time.Second))
+			h, err := s.Acquire(t.Context(), queueFor("one", lockserver.MaxWait))
 			if err != nil {
 				t.Errorf("acquire: %v", err)
 				return

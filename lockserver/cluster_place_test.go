@@ -150,18 +150,26 @@ func TestCluster_AnEndThatWasToldIsKnownEverywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i%2 == 0 {
-			_, err = b.Renew(ctx, h.ID)
-		} else {
-			_, err = b.Hold(ctx, h.ID)
+		ask := b.Renew
+		if i%2 == 1 {
+			ask = b.Hold
 		}
-		if apierr.CodeOf(err) != apierr.HoldGone {
+		if err := refusal(func() error { _, err := ask(ctx, h.ID); return err }); apierr.CodeOf(err) != apierr.HoldGone {
 			t.Fatalf("round %d: %v, want hold_gone", i, err)
 		}
 		if i%4 == 3 {
-			if _, err := b.RenewSession(ctx, session.ID); apierr.CodeOf(err) != apierr.SessionGone {
+			if err := refusal(func() error { _, err := b.RenewSession(ctx, session.ID); return err }); apierr.CodeOf(err) != apierr.SessionGone {
 				t.Fatalf("round %d: %v, want session_gone", i, err)
 			}
+		}
+	}
+}
+
+// refusal returns what a call is refused with, where the store answers at all.
+func refusal(call func() error) error {
+	for {
+		if err := call(); apierr.CodeOf(err) != apierr.NoQuorum {
+			return err
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (f *fleet) others(not int) (a, b *lockserver.Server) {
 }
 
 // patience bounds what a test asks for again and again while a leader is elected.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // eventually repeats a call while its error says that a repeat may help, as every
 // client does.

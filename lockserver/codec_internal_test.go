@@ -250,7 +250,7 @@ func TestPool_GivesOnlyLeasesWithTimeLeft(t *testing.T) {
 		t.Fatalf("got %+v, %v", l, ok)
 	}
 	for i := range 2 * maxIdleLeases {
-		p.put(lease{ID: 3, TTL: time.Duration(i%3+10) * time.Second, Sent: now})
+		p.put(lease{ID: 3, TTL: time.Duration(i%3+1) * time.Hour, Sent: now})
 	}
 	if p.size != maxIdleLeases {
 		t.Fatalf("%d idle leases", p.size)
