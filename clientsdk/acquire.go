@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"time"
 
@@ -21,6 +22,12 @@ const (
 	minAsk = 500 * time.Millisecond
 	// restartPause keeps an attempt whose place vanished from spinning.
 	restartPause = 100 * time.Millisecond
+	// lastAnswer is how long a call may go on when its wait is over, for the answer to
+	// its last question.
+	lastAnswer = time.Second
+	// leastTime is how long a call may take however short its wait is. A server whose
+	// store has just lost its quorum needs 2 s to find that out.
+	leastTime = 3 * time.Second
 )
 
 // AcquireOptions says how to acquire. nil means the defaults.
@@ -29,8 +36,10 @@ type AcquireOptions struct {
 	Owner string
 	// TTL is as in [Config]. Defaults to the client's.
 	TTL time.Duration
-	// Wait bounds the time in the queue. Defaults to 0, which means until the
-	// context ends; [Client.TryAcquire] does not wait.
+	// Wait bounds the time in the queue, and with it the call: it ends a second later
+	// at most, or after 3 s where that is longer, also where no server answers.
+	// Defaults to 0, which means until the context ends; [Client.TryAcquire] does not
+	// wait, and takes 3 s at most.
 	Wait time.Duration
 	// Metadata is shown to people beside host, pid, program and build: with these
 	// at most 16 entries and 1 KiB.
@@ -48,8 +57,9 @@ type AcquireOptions struct {
 //
 // It waits until the lock is granted, opts.Wait is over ([*HeldError]), ctx or the
 // client ends (the cause of ctx, [ErrClosed]), a server refuses ([*APIError]), or
-// none has answered for Config.RetryFor ([ErrUnavailable]). After an error nothing
-// is held: what may have been left behind is removed in the background.
+// none has answered for Config.RetryFor or to the end of opts.Wait ([ErrUnavailable]).
+// After an error nothing is held: what may have been left behind is removed in the
+// background.
 //
 // Locks are not re-entrant: a second Acquire of the same lock waits behind the first.
 func (c *Client) Acquire(ctx context.Context, lock string, opts *AcquireOptions) (*Hold, error) {
@@ -57,12 +67,23 @@ func (c *Client) Acquire(ctx context.Context, lock string, opts *AcquireOptions)
 }
 
 // TryAcquire takes the lock if it is free and returns a [*HeldError] at once if it
-// is not. Otherwise it is like [Client.Acquire]; opts.Wait must be 0.
+// is not, and [ErrUnavailable] where no server has answered for 3 s. Otherwise it is
+// like [Client.Acquire]; opts.Wait must be 0.
 func (c *Client) TryAcquire(ctx context.Context, lock string, opts *AcquireOptions) (*Hold, error) {
 	if opts != nil && opts.Wait != 0 {
 		return nil, bounds(fmt.Sprintf("acquire %q", lock), "Wait", fmt.Sprintf("0 for TryAcquire, not %s", opts.Wait))
 	}
 	return c.acquire(ctx, context.WithoutCancel(ctx), lock, opts, true)
+}
+
+// within returns ctx with an end to it where o or try say how long to wait: without that
+// the wait is as long as ctx.
+func (o AcquireOptions) within(ctx context.Context, try bool) (context.Context, context.CancelFunc) {
+	if o.Wait == 0 && !try {
+		return ctx, func() {}
+	}
+	limit := max(leastTime, min(o.Wait, math.MaxInt64-lastAnswer)+lastAnswer)
+	return context.WithTimeoutCause(ctx, limit, errNoAnswer)
 }
 
 // errStartOver ends an attempt whose hold or session ended before anybody was told
@@ -84,6 +105,8 @@ func (c *Client) acquire(ctx, parent context.Context, lock string, opts *Acquire
 		return nil, fmt.Errorf("acquire %q: %w", lock, err)
 	}
 	defer end()
+	ctx, cancel := o.within(ctx, try)
+	defer cancel()
 	begun := c.t.now()
 	for {
 		a := &attempt{c: c, parent: parent, lock: lock, opts: o, begun: begun, try: try, key: newKey(), chunk: maxAsk}
@@ -184,14 +207,14 @@ func (a *attempt) waitLeft() time.Duration {
 // ask makes one request, again and again until one is answered. It waits up to
 // wait or less; the answer is the state of this attempt's hold.
 func (a *attempt) ask(ctx context.Context, wait time.Duration) (got wire.Hold, sent clock.Instant, err error) {
-	err = a.c.t.retry(ctx, a.c.cfg.RetryFor, func() (err error) {
-		wait := min(wait, a.chunk)
+	err = a.c.t.retry(ctx, a.c.cfg.RetryFor, func(try context.Context) (err error) {
+		wait := answerable(ctx, try, min(wait, a.chunk))
 		got = wire.Hold{}
 		r := a.request(wait)
 		r.check = func() error { return a.sound(got) }
 		begun := a.c.t.now()
-		sent, err = a.c.t.exchange(ctx, r, &got)
-		if err != nil && ctx.Err() != nil || !OutcomeKnown(err) {
+		sent, err = a.c.t.exchange(try, r, &got)
+		if !OutcomeKnown(err) || try.Err() != nil && !errors.Is(err, ErrUnavailable) {
 			a.exposed = true
 			if took := a.c.t.now().Sub(begun); took < wait && took >= minAsk {
 				a.chunk = max(minAsk, (took * 3 / 4).Truncate(time.Millisecond))
@@ -208,6 +231,16 @@ func (a *attempt) ask(ctx context.Context, wait time.Duration) (got wire.Hold, s
 		got.Hold = a.id
 	}
 	return got, sent, err
+}
+
+// answerable is wait, or less where try is a share of the time of ctx, so that the
+// answer comes in it. It is never 0, with which a request gives its place up.
+func answerable(ctx, try context.Context, wait time.Duration) time.Duration {
+	whole, _ := ctx.Deadline()
+	if share, ok := try.Deadline(); ok && share.Before(whole) && wait > 0 {
+		return min(wait, max(time.Millisecond, (time.Until(share)*3/4).Truncate(time.Millisecond)))
+	}
+	return wait
 }
 
 // request is a POST while the id is unknown and for the last try, which gives the
@@ -337,13 +370,16 @@ func (a *attempt) recall() {
 	body.KeepPlace = true
 	ask.body = body
 	var got wire.Hold
-	err := a.c.t.retry(ctx, releaseTimeout, func() error {
+	err := a.c.t.retry(ctx, releaseTimeout, func(ctx context.Context) error {
 		got = wire.Hold{}
 		_, err := a.c.t.exchange(ctx, ask, &got)
 		return err
 	})
-	if err == nil && got.Hold != "" {
+	switch {
+	case err == nil && got.Hold != "":
 		a.c.discard(a.session, a.lock, got.Hold)
+	case errors.Is(err, ErrUnavailable) && a.session != nil:
+		a.session.addStray(a.recall)
 	}
 }
 
@@ -356,6 +392,6 @@ func (c *Client) discard(s *session, lock, id string) {
 	}
 	c.log.Warn("hold not released; its lease will end it", "lock", lock, "err", err)
 	if s != nil {
-		s.addStray(lock, id)
+		s.addStray(func() { c.discard(s, lock, id) })
 	}
 }

@@ -55,7 +55,8 @@ type Config struct {
 	// Defaults to [DefaultTTL].
 	TTL time.Duration
 	// RetryFor is how long a call goes on while no server gives a usable answer,
-	// before it returns [ErrUnavailable]; the caller's context may end it sooner.
+	// before it returns [ErrUnavailable]; the caller's context may end it sooner, and
+	// so may AcquireOptions.Wait.
 	// Defaults to 15 s, after which a place in a queue may be gone.
 	RetryFor time.Duration
 	// Logger is told of lost holds and failed releases. Defaults to none.

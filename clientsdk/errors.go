@@ -156,13 +156,43 @@ func (e *unavailableError) Code() apierr.Code {
 	return apierr.Unreachable
 }
 
+// errNoAnswer is the cause with which a context ends that lasts for the time of one
+// call, or of one try.
+var errNoAnswer error = noAnswerError{}
+
+type noAnswerError struct{}
+
+func (noAnswerError) Error() string { return "no answer in the time there was" }
+
+func (noAnswerError) Is(target error) bool { return target == ErrUnavailable }
+
+func (noAnswerError) Code() apierr.Code { return apierr.Unreachable }
+
 // gaveUpError is a refusal that would have passed, and has not in the time there was.
-// Its text is the server's: there is one, and it says why.
-type gaveUpError struct{ error }
+// Its text is the server's first: there is one, and it says why.
+type gaveUpError struct {
+	error
+	// unknown: this refusal did nothing, and another try may have had effect.
+	unknown bool
+}
+
+func (e *gaveUpError) Error() string {
+	if e.unknown {
+		return e.error.Error() + "; another try may have had effect"
+	}
+	return e.error.Error()
+}
 
 func (e *gaveUpError) Is(target error) bool { return target == ErrUnavailable }
 
 func (e *gaveUpError) Unwrap() error { return e.error }
+
+func (e *gaveUpError) Code() apierr.Code {
+	if e.unknown {
+		return apierr.OutcomeUnknown
+	}
+	return apierr.CodeOf(e.error)
+}
 
 // SafeToRetry reports whether the same call may be made again as it was: it can
 // succeed, and it cannot do twice what should be done once.
@@ -182,10 +212,13 @@ func SafeToRetry(err error) bool {
 // effect. It is true for nil.
 func OutcomeKnown(err error) bool {
 	var u *unavailableError
+	var gaveUp *gaveUpError
 	var api *APIError
 	switch {
 	case errors.As(err, &u):
 		return !u.sent
+	case errors.As(err, &gaveUp) && gaveUp.unknown:
+		return false
 	case errors.As(err, &api):
 		return api.Code().Info().OutcomeKnown
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

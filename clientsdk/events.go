@@ -56,7 +56,7 @@ func (c *Client) Events(ctx context.Context, opts *EventsOptions) iter.Seq2[Even
 		defer end()
 		s := &eventStream{c: c, opts: o, yield: yield}
 		for ctx.Err() == nil && !s.stopped {
-			if err := c.t.retry(ctx, c.cfg.RetryFor, func() error { return s.read(ctx) }); err != nil {
+			if err := c.t.retry(ctx, c.cfg.RetryFor, func(context.Context) error { return s.read(ctx) }); err != nil {
 				if ctx.Err() == nil {
 					yield(Event{}, err)
 				}

@@ -175,7 +175,7 @@ func (h *Hold) doRelease(ctx context.Context) error {
 		return h.lostError(lostReason(sent, ended))
 	}
 	if sent != nil && h.session != nil {
-		h.session.addStray(h.lock, h.id)
+		h.session.addStray(func() { h.c.discard(h.session, h.lock, h.id) })
 	}
 	return sent
 }
@@ -196,7 +196,7 @@ func (c *Client) deleteHold(ctx context.Context, lock, id string) error {
 	r := request{op: fmt.Sprintf("release %q", lock), method: http.MethodDelete, path: "/v1/holds/" + id,
 		timeout: releaseTimeout / 3, renewal: true}
 	repeated := false
-	err := c.t.retry(ctx, releaseTimeout, func() error {
+	err := c.t.retry(ctx, releaseTimeout, func(ctx context.Context) error {
 		_, err := c.t.exchange(ctx, r, nil)
 		if ended, ok := gone(err); ok && repeated && lostReason(err, ended) == LostUnknown {
 			return nil // by the try before this one, whose answer was lost
@@ -239,7 +239,7 @@ func (c *Client) startPerHold(ctx context.Context, w wire.Hold, sent clock.Insta
 	l := &lease{c: c, ttl: time.Duration(w.TTLMS) * time.Millisecond}
 	left := promised(w.ExpiresInMS)
 	if used := c.t.now().Sub(sent) + l.ttl - left; used > l.ttl/3 {
-		err := c.t.retry(ctx, c.cfg.RetryFor, func() (err error) {
+		err := c.t.retry(ctx, c.cfg.RetryFor, func(ctx context.Context) (err error) {
 			sent, left, err = c.renewHold(ctx, w, l.ttl)
 			return err
 		})

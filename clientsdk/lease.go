@@ -199,7 +199,7 @@ func (l *lease) fresh(ctx context.Context) error {
 	if used <= l.ttl/3 {
 		return nil
 	}
-	return l.c.t.retry(ctx, l.c.cfg.RetryFor, func() error { return l.renewOnce(ctx) })
+	return l.c.t.retry(ctx, l.c.cfg.RetryFor, l.renewOnce)
 }
 
 func (l *lease) renewOnce(ctx context.Context) error {

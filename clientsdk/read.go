@@ -164,7 +164,7 @@ func (c *Client) read(ctx context.Context, r request, out any) error {
 	}
 	defer end()
 	r.reads = r.method == http.MethodGet
-	return c.t.retry(ctx, c.cfg.RetryFor, func() error {
+	return c.t.retry(ctx, c.cfg.RetryFor, func(ctx context.Context) error {
 		_, err := c.t.exchange(ctx, r, out)
 		return err
 	})

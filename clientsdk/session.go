@@ -27,12 +27,10 @@ type session struct {
 	full bool // the server said so
 	// needed is when the session was last seen with a hold or an attempt.
 	needed time.Time
-	// strays are holds that could not be released; they are tried again with each
-	// renewal, because the session would keep them alive.
-	strays []stray
+	// strays release holds that could not be released, or of which no answer told; they
+	// are tried again with each renewal, because the session would keep them alive.
+	strays []func()
 }
-
-type stray struct{ lock, id string }
 
 // sessionSlot has the sessions of one TTL. Its semaphore lets one attempt at a
 // time look for a session or make one.
@@ -84,7 +82,7 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 		body:  wire.SessionRequest{Owner: c.cfg.Owner, TTL: ttl.String()},
 		check: func() error { return soundSession(out, ttl) }}
 	s := &session{lease: &lease{c: c, ttl: ttl}, needed: time.Now()}
-	err := c.t.retry(ctx, c.cfg.RetryFor, func() error {
+	err := c.t.retry(ctx, c.cfg.RetryFor, func(ctx context.Context) error {
 		out = wire.Session{}
 		sent, err := c.t.exchange(ctx, r, &out)
 		s.confirmed = sent
@@ -209,7 +207,7 @@ func (s *session) end() {
 	defer cancel()
 	r := request{op: "end session", method: http.MethodDelete, path: "/v1/sessions/" + s.id,
 		timeout: releaseTimeout / 3, renewal: true}
-	err := s.c.t.retry(ctx, releaseTimeout, func() error {
+	err := s.c.t.retry(ctx, releaseTimeout, func(ctx context.Context) error {
 		_, err := s.c.t.exchange(ctx, r, nil)
 		return err
 	})
@@ -218,10 +216,10 @@ func (s *session) end() {
 	}
 }
 
-func (s *session) addStray(lock, id string) {
+func (s *session) addStray(release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.strays = append(s.strays, stray{lock, id})
+	s.strays = append(s.strays, release)
 }
 
 // retryStrays releases again what could not be released before, in the background
@@ -231,7 +229,7 @@ func (s *session) retryStrays() {
 	strays := s.strays
 	s.strays = nil
 	s.mu.Unlock()
-	for _, st := range strays {
-		s.c.spawn(func() { s.c.discard(s, st.lock, st.id) })
+	for _, release := range strays {
+		s.c.spawn(release)
 	}
 }

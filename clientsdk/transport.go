@@ -2,6 +2,7 @@ package clientsdk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -131,17 +133,18 @@ func (t *transport) exchange(ctx context.Context, r request, out any) (sent cloc
 	if err != nil {
 		return sent, err
 	}
+	var way wayOut
 	sent = t.now()
-	err = t.roundTrip(req, r, out)
+	err = t.roundTrip(way.watch(req), r, out)
 	switch {
 	case err == nil:
 		return sent, nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && context.Cause(ctx) != errNoAnswer:
 		return sent, fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
 	}
 	var api *APIError
 	if !errors.As(err, &api) {
-		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !r.reads && !neverSent(err)}
+		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !r.reads && !way.shut(err)}
 	}
 	if passing(err) {
 		t.current.CompareAndSwap(n, n+1)
@@ -279,6 +282,25 @@ func retryAfter(resp *http.Response) time.Duration {
 	return time.Duration(min(n, int(math.MaxInt64/time.Second))) * time.Second
 }
 
+// wayOut tells whether a request can have left. It is told by an *http.Transport, which
+// may send twice what has a key: that its last connection was refused says nothing.
+type wayOut struct{ asked, open atomic.Bool }
+
+func (w *wayOut) watch(req *http.Request) *http.Request {
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GetConn: func(string) { w.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { w.open.Store(true) },
+	}))
+}
+
+// shut reports whether no byte of the request, which has ended with err, can have left.
+func (w *wayOut) shut(err error) bool {
+	if w.asked.Load() {
+		return !w.open.Load()
+	}
+	return neverSent(err) // some other round tripper
+}
+
 // neverSent reports whether err arose before a byte of the request could leave: while
 // the connection was made, or while TLS made sure of the server.
 func neverSent(err error) bool {
@@ -302,40 +324,82 @@ func misfit(err error) bool {
 }
 
 // retry calls try until it succeeds, fails for good, or has failed in passing
-// ways for as long as limit; for good is also where no endpoint fits. The error is that
-// of the last try.
-func (t *transport) retry(ctx context.Context, limit time.Duration, try func() error) error {
+// ways for as long as limit, or until ctx ends; for good is also where no endpoint fits.
+// The error is that of the last try, whose outcome is unknown where that of any try is.
+func (t *transport) retry(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {
 	var first clock.Instant
-	misfits := 0
+	var word error // the last refusal by a server
+	unknown, misfits := false, 0
 	for n := 0; ; n++ {
-		err := try()
+		err := t.tryOnce(ctx, n, try)
 		if err == nil || !passing(err) {
 			return err
+		}
+		unknown = unknown || !OutcomeKnown(err)
+		if !errors.Is(err, ErrUnavailable) {
+			word = err
 		}
 		if !misfit(err) {
 			misfits = 0
 		} else if misfits++; misfits == len(t.endpoints) {
-			return err
+			return giveUp(err, unknown)
 		}
 		if n == 0 {
 			first = t.now()
 		}
 		pause := t.pause(n, err)
 		if t.now().Add(pause).Sub(first) >= limit {
-			return giveUp(err)
+			return giveUp(err, unknown)
 		}
 		if !sleep(ctx, pause) {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return endOf(ctx, giveUp(err, unknown), giveUp(cmp.Or(word, err), unknown))
 		}
 	}
 }
 
-// giveUp makes ErrUnavailable of a refusal that would have passed.
-func giveUp(err error) error {
-	if errors.Is(err, ErrUnavailable) {
+// minShare is the least time that a try has, where there is as much: enough for two
+// ways to and fro, and for TLS, on a slow line.
+const minShare = time.Second
+
+// tryOnce gives the try with number n what ctx has left of time, and no more than a fair
+// share of it while others of the endpoints have not been asked.
+func (t *transport) tryOnce(ctx context.Context, n int, try func(ctx context.Context) error) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return try(ctx)
+	}
+	left := time.Until(deadline)
+	share := max(minShare, left/time.Duration(len(t.endpoints)-n%len(t.endpoints)))
+	if share >= left {
+		return try(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, share, errNoAnswer)
+	defer cancel()
+	return try(ctx)
+}
+
+// endOf is the error of a call whose context has ended in a try that failed with last.
+// Where that was for want of an answer, what a server has said before says more.
+func endOf(ctx context.Context, last, word error) error {
+	if cause := context.Cause(ctx); cause != errNoAnswer {
+		return fmt.Errorf("%w: %w", cause, last)
+	}
+	return word
+}
+
+// giveUp makes ErrUnavailable of err, with which a call that would go on has ended.
+func giveUp(err error, unknown bool) error {
+	var last *unavailableError
+	unknown = unknown && OutcomeKnown(err) // else err says so itself
+	switch {
+	case errors.As(err, &last) && unknown:
+		sent := *last
+		sent.sent = true
+		return &sent
+	case errors.Is(err, ErrUnavailable):
 		return err
 	}
-	return &gaveUpError{err}
+	return &gaveUpError{err, unknown}
 }
 
 // pause is the time before the next try: none while there are endpoints not asked

@@ -86,7 +86,7 @@ func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
 	defer silence.Stop()
 	var body io.ReadCloser
 	r := request{op: "snapshot", method: http.MethodGet, path: "/v1/snapshot"}
-	err = c.t.retry(ctx, c.cfg.RetryFor, func() (err error) {
+	err = c.t.retry(ctx, c.cfg.RetryFor, func(context.Context) (err error) {
 		body, err = c.t.stream(ctx, r, "application/octet-stream")
 		return err
 	})
@@ -134,7 +134,7 @@ func (c *Client) once(ctx context.Context, r request, out any) error {
 	}
 	defer end()
 	var unknown error
-	err = c.t.retry(ctx, c.cfg.RetryFor, func() error {
+	err = c.t.retry(ctx, c.cfg.RetryFor, func(context.Context) error {
 		_, err := c.t.exchange(ctx, r, out)
 		if !OutcomeKnown(err) {
 			unknown = err

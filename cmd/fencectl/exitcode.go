@@ -110,13 +110,14 @@ func exitCode(err error) int {
 func hint(err error) string {
 	var u usageError
 	var own *exitError
+	var api *clientsdk.APIError
 	switch {
 	case errors.As(err, &u):
 		return "see fencectl --help"
 	case errors.As(err, &own):
 		return own.hint
-	case errors.As(err, new(*clientsdk.APIError)): // a server has answered
-		return hints[apierr.CodeOf(err)]
+	case errors.As(err, &api): // a server has answered
+		return hints[api.Code()]
 	case errors.Is(err, clientsdk.ErrUnavailable):
 		return connectionHint(err)
 	}

@@ -1,0 +1,227 @@
+package clientsdk_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/clientsdk/internal/clock"
+	"github.com/fenced/fenced/clientsdk/sdktest"
+)
+
+// Who says how long to wait is answered a second later at most, whatever the servers do,
+// and is told where the outcome is not known.
+func TestClient_WaitBoundsTheCall(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		fault sdktest.Fault
+		known bool
+	}{
+		"no quorum":    {sdktest.Fault{Code: "no_quorum"}, true},
+		"requests cut": {sdktest.Fault{DropRequest: true}, false},
+		"answers cut":  {sdktest.Fault{DropAnswer: true}, false},
+		"no answer":    {sdktest.Fault{Delay: time.Hour}, false},
+		"late answer":  {sdktest.Fault{DelayAnswer: time.Hour}, false},
+	} {
+		for _, op := range []sdktest.Op{sdktest.OpenSession, sdktest.Acquire, sdktest.Await, sdktest.Renew} {
+			t.Run(fmt.Sprint(name, "/", op), func(t *testing.T) {
+				bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+					for range 1000 {
+						b.srv.On(op, tc.fault)
+					}
+					for _, wait := range []time.Duration{0, time.Millisecond, 3 * time.Second, 30 * time.Second} {
+						b.bounded(wait, opts, tc.known)
+					}
+				})
+			})
+		}
+	}
+}
+
+// bounded acquires, waiting that long, or trying where that is 0.
+func (b *bundle) bounded(wait time.Duration, opts *clientsdk.AcquireOptions, known bool) {
+	b.Helper()
+	acquire, o := b.client.Acquire, &clientsdk.AcquireOptions{Wait: wait, PerHold: opts != nil}
+	if wait == 0 {
+		acquire = b.client.TryAcquire
+	}
+	begun := time.Now()
+	h, err := acquire(context.Background(), "l", o)
+	took := time.Since(begun)
+	if most := max(3*time.Second, wait+time.Second); took > most {
+		b.Errorf("Wait %s: took %s, want %s at most", wait, took, most)
+	}
+	switch {
+	case err == nil: // the calls that fail were not needed
+		b.release(h)
+	case !errors.Is(err, clientsdk.ErrUnavailable) || !clientsdk.SafeToRetry(err):
+		b.Errorf("Wait %s: %v, want ErrUnavailable", wait, err)
+	case clientsdk.OutcomeKnown(err) != known:
+		b.Errorf("Wait %s: %v: outcome known %t, want %t", wait, err, !known, known)
+	}
+}
+
+// The time that a call has is shared among the servers: the last of them is asked too.
+func TestClient_WaitReachesTheLastServer(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		for _, wait := range []time.Duration{0, 3 * time.Second} {
+			client := b.clientWith(func(cfg *clientsdk.Config) {
+				cfg.Endpoints = []string{"http://a.invalid", "http://b.invalid", "http://c.invalid"}
+				cfg.HTTPClient = &http.Client{Transport: &deadBut{b.srv.Transport(), "c.invalid"}}
+			})
+			acquire, o := client.Acquire, &clientsdk.AcquireOptions{Wait: wait, PerHold: opts != nil}
+			if wait == 0 {
+				acquire = client.TryAcquire
+			}
+			h, err := acquire(context.Background(), "l", o)
+			if err != nil {
+				b.Errorf("Wait %s: %v, want the lock from the third server", wait, err)
+				continue
+			}
+			b.release(h)
+		}
+	})
+}
+
+// deadBut swallows what is sent to any other host.
+type deadBut struct {
+	http.RoundTripper
+	alive string
+}
+
+func (d *deadBut) LeaseClock() clock.Instant { return clock.Go() }
+
+func (d *deadBut) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host == d.alive {
+		return d.RoundTripper.RoundTrip(r)
+	}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A request that may have arrived makes the outcome unknown, also where the tries after
+// it have certainly done nothing.
+func TestClient_OutcomeStaysUnknown(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		b.srv.On(sdktest.Acquire, sdktest.Fault{DropAnswer: true})
+		for range 1000 {
+			b.srv.On(sdktest.Acquire, sdktest.Fault{Code: "no_quorum"})
+		}
+		_, err := b.client.Acquire(context.Background(), "l", opts)
+		if !errors.Is(err, clientsdk.ErrUnavailable) || clientsdk.OutcomeKnown(err) {
+			b.Errorf("Acquire = %v, want ErrUnavailable with an unknown outcome", err)
+		}
+	})
+}
+
+// A server whose store has just lost its quorum says so after 2 s. The try that the end of
+// the time cuts off does not hide that, and its outcome is not known.
+func TestClient_NoAnswerDoesNotHideARefusal(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		for range 1000 {
+			b.srv.On(sdktest.Acquire, sdktest.Fault{Code: "no_quorum", Delay: 2 * time.Second})
+		}
+		_, err := b.client.TryAcquire(context.Background(), "l", opts)
+		if !errors.Is(err, clientsdk.ErrUnavailable) || clientsdk.OutcomeKnown(err) {
+			b.Errorf("TryAcquire = %v, want ErrUnavailable with an unknown outcome", err)
+		}
+		var api *clientsdk.APIError
+		if !errors.As(err, &api) || api.ErrCode != "no_quorum" || !strings.Contains(err.Error(), "another try may have had effect") {
+			b.Errorf("TryAcquire = %v, want the server's no_quorum", err)
+		}
+	})
+}
+
+// net/http sends a request with a key again where a connection breaks that was used
+// before. That the second connection is refused says nothing of the first.
+func TestClient_OutcomeOfAResentRequest(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan string, 1)
+	go func() {
+		defer close(arrived)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		if _, err := http.ReadRequest(in); err != nil {
+			return
+		}
+		fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		l.Close()
+		arrived <- r.Method + " " + r.URL.Path
+	}()
+	client, err := clientsdk.New(clientsdk.Config{Endpoints: []string{"http://" + l.Addr().String()}, RetryFor: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.TryAcquire(t.Context(), "l", &clientsdk.AcquireOptions{PerHold: true})
+	if got := <-arrived; got != "POST /v1/holds" {
+		t.Fatalf("%q has arrived", got)
+	}
+	if !errors.Is(err, clientsdk.ErrUnavailable) || clientsdk.OutcomeKnown(err) {
+		t.Errorf("TryAcquire = %v, want ErrUnavailable with an unknown outcome", err)
+	}
+}
+
+// A hold of which no answer ever told is removed also where the servers are away for
+// longer than its removal is tried at first: its session would keep it for ever.
+func TestClient_AcquireLeavesNoOrphanUnderASession(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		lossy := &lossyHolds{RoundTripper: b.srv.Transport()}
+		client := b.clientWith(func(cfg *clientsdk.Config) { cfg.HTTPClient = &http.Client{Transport: lossy} })
+		kept, err := client.Acquire(context.Background(), "another", opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		lossy.on.Store(true)
+		if _, err := client.TryAcquire(context.Background(), "l", opts); !errors.Is(err, clientsdk.ErrUnavailable) {
+			b.Errorf("TryAcquire = %v, want ErrUnavailable", err)
+		}
+		time.Sleep(6 * time.Second) // virtual: longer than a release is tried
+		lossy.on.Store(false)
+		time.Sleep(2 * ttl) // virtual
+		b.free("l")
+		if err := kept.Release(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// lossyHolds loses the answers to new holds while it is on.
+type lossyHolds struct {
+	http.RoundTripper
+	on atomic.Bool
+}
+
+func (l *lossyHolds) LeaseClock() clock.Instant { return clock.Go() }
+
+func (l *lossyHolds) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if l.on.Load() && r.URL.Path == "/v1/holds" && err == nil {
+		resp.Body.Close()
+		return nil, errors.New("connection cut")
+	}
+	return resp, err
+}
