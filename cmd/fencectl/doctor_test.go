@@ -114,8 +114,6 @@ func TestDoctor_Server(t *testing.T) {
 		"closed":      {func(st *clientsdk.Status) { st.Floor, st.Ready, st.NotReady = "closed", false, "token_floor" }, "granting is closed", "fencectl floor raise"},
 		"no quorum":   {func(st *clientsdk.Status) { st.Ready, st.NotReady, st.Leader = false, "no_quorum", "" }, "no_quorum; its store of 3 members has no leader", "fencectl status --addr"},
 		"lags":        {func(st *clientsdk.Status) { st.LagMS = 60_000 }, "1m0s", "fencectl members"},
-		"unprotected": {func(st *clientsdk.Status) { st.Floor = "unprotected" }, "no issued-token file", "restart it once"},
-		"version":     {func(st *clientsdk.Status) { st.Version = "0.9.0" }, "0.9.0", "fencectl version"},
 		"old etcd":    {func(st *clientsdk.Status) { st.Store.EtcdVersion = "3.7.0" }, "etcd's version 3.7.0 has faults", "upgrade etcd"},
 		"nearly full": {func(st *clientsdk.Status) { st.Store.Bytes = 7 << 30 }, "7.0 GiB of the 8.0 GiB", "fencectl compact --addr http://n1"},
 		"full":        {func(st *clientsdk.Status) { st.Store.Faults = []string{"memberID:1 alarm:NOSPACE"} }, "takes no new holds", "fencectl compact --addr http://n1"},
@@ -129,6 +127,63 @@ func TestDoctor_Server(t *testing.T) {
 	}
 	if found := checkServer(healthy(nil), "http://n1"); len(found) != 0 {
 		t.Errorf("a healthy server: %+v", found)
+	}
+}
+
+// Where no server has its issued-token file the raise comes first; where one has, as
+// after the data of one member alone was put back, a raise would end all holds for
+// nothing.
+func TestDoctor_Floor(t *testing.T) {
+	t.Parallel()
+	at := func(name, floor string) *patient {
+		return &patient{status: healthy(func(st *clientsdk.Status) { st.Name, st.Floor = name, floor })}
+	}
+	for name, tc := range map[string]struct {
+		all        []*patient
+		missing    string
+		what, mend string
+		not        string // in neither
+	}{
+		"all have lost it": {[]*patient{at("n1", "unprotected"), at("n2", "unprotected"), at("n3", "unprotected")}, "",
+			"n1, n2, n3: no issued-token file", "fencectl floor raise --above N", ""},
+		"one has lost it": {[]*patient{at("n1", "protected"), at("n2", "unprotected"), at("n3", "protected")}, "",
+			"n2: no issued-token file", "look again in a minute", "floor raise"},
+		"not all were looked at": {[]*patient{at("n1", "unprotected")}, "2 of the 3 members (n2, n3)",
+			"2 of the 3 members (n2, n3)", "look at all servers together", "restart"},
+		"a closed one says so by itself": {[]*patient{at("n1", "closed"), at("n2", "protected")}, "", "", "", ""},
+		"none has":                       {[]*patient{at("n1", "protected"), at("n2", "protected")}, "", "", "", ""},
+	} {
+		found := checkFloor(tc.all, tc.missing)
+		if tc.what == "" && len(found) == 0 {
+			continue
+		}
+		if len(found) != 1 || !strings.Contains(found[0].What, tc.what) || !strings.HasPrefix(found[0].Mend, tc.mend) ||
+			tc.not != "" && strings.Contains(found[0].What+found[0].Mend, tc.not) {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// Only the versions of two releases say that server and fencectl do not fit.
+func TestDoctor_Versions(t *testing.T) {
+	t.Parallel()
+	for _, fit := range [][2]string{
+		{"v1.0.0", "v1.0.0"}, {"devel", "v1.0.0"}, {"v1.0.0", "devel"}, {"b49cef0", "devel"}, {"b49cef0-dirty", "1.0.0"},
+		{"b49cef0", "8014ce9"}, {"v1.0.0-5-gb49cef0", "v1.0.0"}, {"v1.0.0-dirty", "v1.0.0"}, {"v1.0.0-rc.1-2-gb49cef0-dirty", "v1.1.0"},
+	} {
+		if found := checkVersion(fit[0], fit[1]); len(found) != 0 {
+			t.Errorf("server %s, fencectl %s: %+v", fit[0], fit[1], found)
+		}
+	}
+	for _, differ := range [][2]string{{"0.9.0", "1.0.0"}, {"v1.0.0", "v1.0.1"}, {"v1.0.0-rc.1", "v1.0.0"}} {
+		found := checkVersion(differ[0], differ[1])
+		if len(found) != 1 || !strings.Contains(found[0].What, differ[0]) || !strings.Contains(found[0].Mend, "fencectl version") {
+			t.Errorf("server %s, fencectl %s: %+v", differ[0], differ[1], found)
+		}
+	}
+	built := func(st *clientsdk.Status) { st.Version = "b49cef0" } // by make; this fencectl is by go test
+	if found := checkServer(healthy(built), "http://n1"); len(found) != 0 {
+		t.Errorf("a server that make has built: %+v", found)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -101,16 +102,31 @@ func transport(secured *tls.Config) *http.Transport {
 // checkServer judges what a server says of itself.
 func checkServer(st *clientsdk.Status, endpoint string) (found []finding) {
 	found = append(found, checkGrants(st)...)
-	if st.Version != version {
-		found = append(found, finding{"the server is of version " + st.Version + " and this fencectl of " + version,
-			"use the fencectl of " + st.Version + ", or upgrade the server: see fencectl version"})
-	}
+	found = append(found, checkVersion(st.Version, version)...)
 	if etcd := st.Store.EtcdVersion; etcd != "" {
 		if err := etcdversion.Check(etcd); err != nil {
 			found = append(found, finding{"etcd's " + err.Error(), "upgrade etcd, one member after the other"})
 		}
 	}
 	return append(found, checkDisk(st, endpoint)...)
+}
+
+// checkVersion compares a server's version with that of this fencectl. Two builds of one
+// tree have two versions where make has built the one and go run the other, so that only
+// those of releases say something.
+func checkVersion(server, own string) []finding {
+	if server == own || !released(server) || !released(own) {
+		return nil
+	}
+	return []finding{{"the server is of version " + server + " and this fencectl of " + own,
+		"use the fencectl of " + server + ", or upgrade the server: see fencectl version"}}
+}
+
+// releaseVersion has no second hyphen: git describe gives that to a commit after a tag.
+var releaseVersion = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`)
+
+func released(version string) bool {
+	return releaseVersion.MatchString(version) && !strings.HasSuffix(version, "-dirty")
 }
 
 // checkGrants asks whether the server can grant, and will go on to.
@@ -125,12 +141,38 @@ func checkGrants(st *clientsdk.Status) (found []finding) {
 	case lag > longestLag:
 		found = append(found, finding{"the server is behind its store: an answer has waited for " + lag.String(), "see its log and the network to the leader: fencectl members"})
 	}
-	if st.Floor == "unprotected" {
-		found = append(found, finding{"the server had no issued-token file when it met its store: it cannot know whether that was rolled back before",
-			"restart it once, it keeps the file beside --data-dir; if the store may have been restored: fencectl floor raise"})
-	}
 	return found
 }
+
+// checkFloor asks whether any server knows that the store was not rolled back. One that
+// does tells the others, whatever happened to their own data: the floor is fine then.
+// Where none does, only people can know.
+func checkFloor(all []*patient, missing string) []finding {
+	var unprotected, protected []string
+	for _, p := range all {
+		switch p.status.Floor {
+		case "unprotected":
+			unprotected = append(unprotected, p.status.Name)
+		case "protected":
+			protected = append(protected, p.status.Name)
+		}
+	}
+	names := strings.Join(unprotected, ", ")
+	switch {
+	case len(unprotected) == 0:
+		return nil
+	case len(protected) > 0:
+		return []finding{{names + ": no issued-token file was there when the server met its store, and " + strings.Join(protected, ", ") + " has not vouched for that yet",
+			"look again in a minute; if it stays, " + protected[0] + " is of a version that does not vouch: restart " + unprotected[0] + " once"}}
+	case missing != "":
+		return []finding{{names + ": no issued-token file was there when the server met its store: it cannot know whether that was rolled back before, and not looked at is " + missing,
+			"look at all servers together, one that has its file vouches for the store; if none has: fencectl floor raise --above N, " + highestSeen}}
+	}
+	return []finding{{names + ": no issued-token file was there when the server met its store, and no server knows whether that was rolled back before",
+		"fencectl floor raise --above N, " + highestSeen + "; only if the store was certainly not restored: restart " + unprotected[0] + " once, its file is beside --data-dir now"}}
+}
+
+const highestSeen = "with the highest token that any database has seen"
 
 func quorumOf(st *clientsdk.Status) string {
 	if st.Store.Members > 0 && st.Leader == "" {
