@@ -51,7 +51,7 @@ func run(m *testing.M) (int, error) {
 	if programs, err = stage.Build(context.Background(), bin); err != nil {
 		return 0, err
 	}
-	build := exec.Command("go", "build", "-o", bin, "../cmd/fencectl", "./quickstart/store")
+	build := exec.Command("go", "build", "-o", bin, "../cmd/fencectl", "./quickstart", "./quickstart/store")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}

@@ -4,6 +4,9 @@ package examples_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +48,30 @@ func TestShell_WithLock_lost(t *testing.T) {
 	p.fails(p.start("WAIT=0s", "./with-lock.sh", "orders/42", "true"), "exit status 75", "The lock is held by another: ", "token "+token)
 	p.fencectl("break", "orders/42", "--token", token, "--reason", "test", "--yes")
 	p.fails(holder, "exit status 76", "the lock orders/42 may be lost")
+}
+
+// What the store answers is told apart: a job that is started again for 69 and 75 must
+// not be for what stays as it is.
+func TestShell_Pay_refused(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	p.fails(p.start("FENCED_LOCK=orders/42", "FENCED_TOKEN=x", "./pay.sh"), "exit status 64", "the store answers HTTP 400: The request cannot be read")
+	p.fails(p.start("FENCED_LOCK=nothing", "FENCED_TOKEN=1", "./pay.sh"), "exit status 64", "the store answers HTTP 404")
+	for status, code := range map[int]int{200: 0, 401: 77, 403: 77, 409: 78, 422: 64, 429: 75, 500: 70, 502: 69, 503: 69, 504: 69} {
+		store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			fmt.Fprint(w, `{"title":"No"}`)
+		}))
+		process := p.start("STORE_ADDR="+store.URL, "FENCED_LOCK=orders/42", "FENCED_TOKEN=1", "./pay.sh")
+		if code == 0 {
+			if err := p.wait(process); err != nil {
+				t.Error(err)
+			}
+		} else {
+			p.fails(process, fmt.Sprint("exit status ", code), fmt.Sprintf("the store answers HTTP %d: No", status))
+		}
+		store.Close()
+	}
 }
 
 // What no repeat can help has exit codes of its own and says why.

@@ -1,18 +1,22 @@
 // Command quickstart takes a lock, does its work under it, and gives it back. Start
-// a server first: make run.
+// a server first: make run. FENCED_ADDR has the URLs of others, separated by commas.
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"strings"
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/tokens"
 )
 
 func main() {
-	client, err := clientsdk.New(clientsdk.Config{}) // http://127.0.0.1:7420
+	servers := strings.Split(cmp.Or(os.Getenv("FENCED_ADDR"), clientsdk.DefaultEndpoint), ",")
+	client, err := clientsdk.New(clientsdk.Config{Endpoints: servers})
 	if err != nil {
 		log.Fatal(err)
 	}
