@@ -1,6 +1,7 @@
 package lockserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,10 +55,7 @@ func (s *Server) claim(ctx context.Context) error {
 func (s *Server) claimPrefix(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	id := s.config.Cluster
-	if id == "" {
-		id = newID()
-	}
+	id := cmp.Or(s.config.Cluster, s.freshID)
 	cluster, format := s.keys.cluster(), s.keys.format()
 	resp, err := s.store.client.Txn(ctx).
 		If(absent(cluster), absent(format)).
@@ -70,11 +68,19 @@ func (s *Server) claimPrefix(ctx context.Context) error {
 	if !resp.Succeeded {
 		return s.compareClaim(ctx, resp)
 	}
+	s.wasEmpty()
+	return nil
+}
+
+// wasEmpty notes that the store was empty when this server claimed it.
+func (s *Server) wasEmpty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mirror.complete {
+		return // it has been read since, and is read anew
+	}
 	s.history.whole = true
 	s.unchecked = false // an empty store has issued nothing
-	return nil
 }
 
 // absent compares a key that must not exist.
@@ -88,6 +94,9 @@ func (s *Server) compareClaim(ctx context.Context, resp *clientv3.TxnResponse) e
 		if err := s.checkFormat(format[0].Value); err != nil {
 			return err
 		}
+	}
+	if len(cluster) > 0 && string(cluster[0].Value) == s.freshID {
+		s.wasEmpty() // the answer to the claim was lost
 	}
 	if len(cluster) > 0 && s.config.Cluster != "" && string(cluster[0].Value) != s.config.Cluster {
 		return &ForeignError{Prefix: s.config.Prefix, Want: s.config.Cluster, Found: string(cluster[0].Value)}

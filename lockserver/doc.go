@@ -24,6 +24,9 @@
 //	format    the major version of all this; a build that does not know it ends
 //	          with a [*FormatError]
 //	closed    why granting is closed on all servers, until the floor is raised
+//	vouch/<id>
+//	          a question of a server that met the store without an issued-token file,
+//	          whether it was rolled back, and the answer of one that had its file
 //	restored/<id>
 //	          that the holds of a restored store have been ended, and what of the base
 //	          comes from the clock since

@@ -56,7 +56,10 @@ func (s *Server) repair() string {
 
 // openLocked lifts the closure after the floor was raised at rev, if it was raised
 // far enough: a raise through a server that had seen less than this one was not.
+// The tokens to come are above those that were issued before this server had a file,
+// too.
 func (s *Server) openLocked(rev int64) {
+	s.unchecked = false
 	now := s.mirror.base + rev
 	if highest := s.highestLocked(); highest > now {
 		s.mirror.closed = ""
@@ -133,8 +136,8 @@ func (s *Server) highestLocked() int64 {
 	return s.issued.highest
 }
 
-// keepIssued syncs the issued-token file and tells the other servers of a closure,
-// until ctx ends.
+// keepIssued syncs the issued-token file, tells the other servers of a closure and
+// vouches for the store, until ctx ends.
 func (s *Server) keepIssued(ctx context.Context) {
 	tick := time.NewTicker(issuedSync)
 	defer tick.Stop()
@@ -144,6 +147,8 @@ func (s *Server) keepIssued(ctx context.Context) {
 			return
 		case <-s.tellClosed:
 			s.putClosed(ctx)
+		case <-s.tellVouch:
+			s.vouch(ctx)
 		case <-tick.C:
 			if s.issued == nil {
 				continue

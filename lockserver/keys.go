@@ -33,6 +33,7 @@ func (k keyspace) cluster() string              { return k.prefix + "cluster" }
 func (k keyspace) format() string               { return k.prefix + "format" }
 func (k keyspace) closed() string               { return k.prefix + "closed" }
 func (k keyspace) restored(id string) string    { return k.prefix + "restored/" + id }
+func (k keyspace) vouch(id string) string       { return k.prefix + "vouch/" + id }
 func (k keyspace) restores() string             { return k.prefix + "restored/" }
 
 // keyKind is the kind of thing that a key names.
@@ -48,6 +49,7 @@ const (
 	formatKey
 	closedKey
 	restoredKey
+	vouchKey
 )
 
 // parse tells what a key names; ref is set for holds and sessions.
@@ -69,6 +71,8 @@ func (k keyspace) parse(key []byte) (kind keyKind, ref queue.Ref) {
 		return closedKey, ref
 	case strings.HasPrefix(rest, "restored/"):
 		return restoredKey, ref
+	case strings.HasPrefix(rest, "vouch/"):
+		return vouchKey, ref
 	case strings.HasPrefix(rest, "h/"):
 		kind = holdKey
 	case strings.HasPrefix(rest, "s/"):

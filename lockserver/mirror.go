@@ -338,6 +338,8 @@ func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
 		s.seeFormat(kv.Value)
 	case closedKey:
 		s.seeClosed(kv.Value)
+	case vouchKey:
+		err = s.seeVouch(string(kv.Key), kv.Value)
 	case restoredKey:
 	default:
 		err = errors.New("the key is of no known kind")

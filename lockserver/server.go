@@ -48,6 +48,10 @@ type Server struct {
 	issued     *issuedFile   // nil without a file
 	unchecked  bool          // there was no file to compare the store with
 	tellClosed chan struct{} // wakes keepIssued
+	freshID    string        // claims a store for a deployment that has no id yet
+	asked      string        // the question that an answer would be to
+	questions  []string      // keys of what others ask
+	tellVouch  chan struct{} // wakes keepIssued
 }
 
 // New returns a server that does nothing until [Server.Run]. It does no I/O. A
@@ -73,6 +77,8 @@ func New(config Config) (*Server, error) {
 		started:  now,
 
 		tellClosed: make(chan struct{}, 1),
+		tellVouch:  make(chan struct{}, 1),
+		freshID:    newID(),
 	}
 	s.puts = newPutLane(s)
 	s.deletes = newDeleteLane(s)
@@ -94,7 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	for _, run := range []func(context.Context){
 		s.follow, s.puts.run, s.deletes.run, s.timers.run, s.watchLag, s.expireSessions,
-		s.keepIssued, s.keepAudit, s.watchQuorum,
+		s.keepIssued, s.keepAudit, s.watchQuorum, s.seekVouch,
 	} {
 		work.Go(func() { run(life) })
 	}

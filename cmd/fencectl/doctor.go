@@ -80,6 +80,7 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) error {
 	}
 	first := all[0]
 	found = append(found, checkTogether(all)...)
+	found = append(found, checkFloor(all, notLookedAt(all))...)
 	if f.backup > 0 {
 		found = append(found, checkBackup(all, f.backup, time.Now())...)
 	}

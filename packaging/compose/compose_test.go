@@ -45,7 +45,7 @@ func TestStack(t *testing.T) {
 	}
 	s.paidOnce(owed)
 	if out := s.fencectl("status"); !strings.Contains(out, "protected") || strings.Contains(out, "unprotected") {
-		t.Errorf("after all nodes have found their issued-token files, the status is\n%s", out)
+		t.Errorf("after all nodes were replaced, the status is\n%s", out)
 	}
 }
 
