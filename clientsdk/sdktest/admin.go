@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -43,7 +44,7 @@ func (s *Server) raiseFloor(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if req.Above > maxFloor {
-		return apierr.Bounds("above", "2^52 at most")
+		return apierr.Bounds("above", fmt.Sprintf("an integer from 1 to %d", int64(maxFloor)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,8 +21,11 @@ const (
 	limitObject  = "an object"
 	limitArray   = "an array"
 	limitKnown   = "a field of this call"
-	limitToken   = "an integer from 1 to 9007199254740991"
+	limitToken   = "an integer from 1 to "
 	limitEntries = "at most 1000 items"
+	limitEscaped = "text whose control characters are escaped"
+	limitUTF8    = "UTF-8"
+	limitPairs   = "text whose surrogates, \\ud800 to \\udfff, stand in pairs"
 )
 
 // Decode reads the one JSON value in data into *v, which must be zero. Its errors
@@ -46,6 +49,8 @@ type decoder struct {
 	path []step
 	// steps backs path, so that no request body of ours allocates one.
 	steps [2]step
+	// highest is the highest token that the field at path may have.
+	highest tokens.Token
 }
 
 // step is one part of the path to a field: a name, or an index where name is "".
@@ -83,10 +88,11 @@ func (d *decoder) object(v reflect.Value) error {
 			return err
 		}
 		if seen&(1<<i) != 0 {
-			return d.malformed("the field %s stands twice", fields[i])
+			return d.malformed("the field %s stands twice", fields[i].name)
 		}
 		seen |= 1 << i
-		d.path = append(d.path, step{name: fields[i]})
+		d.path = append(d.path, step{name: fields[i].name})
+		d.highest = fields[i].highest
 		if err := d.value(v.Field(i)); err != nil {
 			return err
 		}
@@ -96,15 +102,15 @@ func (d *decoder) object(v reflect.Value) error {
 }
 
 // find returns the index of the field called name.
-func (d *decoder) find(fields []string, name string) (int, error) {
+func (d *decoder) find(fields []field, name string) (int, error) {
 	for i, f := range fields {
-		if f == name {
+		if f.name == name {
 			return i, nil
 		}
 	}
 	for _, f := range fields {
-		if strings.EqualFold(f, name) {
-			return 0, d.malformed("the field %s is spelled in another case", f)
+		if strings.EqualFold(f.name, name) {
+			return 0, d.malformed("the field %s is spelled in another case", f.name)
 		}
 	}
 	d.path = append(d.path, step{name: printable(name)})
@@ -246,7 +252,7 @@ func (d *decoder) boolean(v reflect.Value) error {
 
 func (d *decoder) token(v reflect.Value) error {
 	if c := d.peek(); c != '-' && (c < '0' || c > '9') {
-		return d.unexpected(limitToken)
+		return d.unexpected(limitToken + d.highest.String())
 	}
 	start := d.pos
 	for d.pos < len(d.data) && strings.IndexByte("+-.0123456789Ee", d.data[d.pos]) >= 0 {
@@ -256,8 +262,8 @@ func (d *decoder) token(v reflect.Value) error {
 		return d.broken() // a number that may go on
 	}
 	t, err := tokens.Parse(string(d.data[start:d.pos]))
-	if err != nil {
-		return d.bounds(limitToken)
+	if err != nil || t > d.highest {
+		return d.bounds(limitToken + d.highest.String())
 	}
 	v.SetInt(int64(t))
 	return nil
@@ -308,6 +314,12 @@ func (d *decoder) broken() error {
 
 func (d *decoder) malformed(format string, args ...any) error {
 	return apierr.New(apierr.Malformed, format, args...)
+}
+
+// unreadable answers text at pos that is not as limit says.
+func (d *decoder) unreadable(limit string) error {
+	field := d.field()
+	return &apierr.Error{ErrCode: apierr.Malformed, Detail: field + " must be " + limit, Field: field, Limit: limit}
 }
 
 func (d *decoder) bounds(limit string) error {

@@ -92,14 +92,18 @@ func TestDecode_refuses(t *testing.T) {
 		"key twice":                   {`{"metadata":{"a":"1","a":"2"}}`, malformed, ""},
 		"other case":                  {`{"Lock":"a"}`, malformed, ""},
 		"folded case":                 {"{\"loc\u212a\":\"a\"}", malformed, ""}, // KELVIN SIGN folds to k
-		"bytes that are not UTF-8":    {"{\"lock\":\"a\xff\"}", malformed, ""},
-		"control character":           {"{\"lock\":\"a\n\"}", malformed, ""},
+		"bytes that are not UTF-8":    {"{\"lock\":\"a\xff\"}", malformed, "lock"},
+		"control character":           {"{\"lock\":\"a\n\"}", malformed, "lock"},
 		"unknown escape":              {`{"lock":"\x41"}`, malformed, ""},
 		"bad hex":                     {`{"lock":"\u00g0"}`, malformed, ""},
 		"signed hex":                  {`{"lock":"\u+123"}`, malformed, ""},
-		"high surrogate alone":        {`{"lock":"\ud83dxxxxxx"}`, malformed, ""},
-		"low surrogate alone":         {`{"lock":"\ude00\ude00"}`, malformed, ""},
-		"surrogates swapped":          {`{"lock":"\ude00\ud83d"}`, malformed, ""},
+		"high surrogate alone":        {`{"lock":"\ud83dxxxxxx"}`, malformed, "lock"},
+		"low surrogate alone":         {`{"lock":"\ude00\ude00"}`, malformed, "lock"},
+		"surrogates swapped":          {`{"lock":"\ude00\ud83d"}`, malformed, "lock"},
+		"high surrogate at the end":   {`{"lock":"a","owner":"\ud83d"}`, malformed, "owner"},
+		"low surrogate at the end":    {`{"metadata":{"a":"\udc00"}}`, malformed, "metadata"},
+		"surrogate and an escape":     {`{"lock":"\ud83d\n"}`, malformed, "lock"},
+		"surrogate in a name":         {`{"lock\ud83d":"a"}`, malformed, "body"},
 		"unknown field":               {`{"lock":"a","colour":"red"}`, bounds, "colour"},
 		"unprintable unknown field":   {`{"a b":1}`, bounds, "(unprintable)"},
 		"null":                        {`{"lock":null}`, bounds, "lock"},
@@ -129,6 +133,44 @@ func TestDecode_tokens(t *testing.T) {
 			body := fmt.Sprintf(`[{"lock":"a","token":1},{"lock":"b","token":%s}]`, token)
 			checkRefusal(t, strictjson.Decode([]byte(body), &v), apierr.OutOfBounds, "[1].token")
 		})
+	}
+}
+
+// A refusal says what is wrong where, and a body that is whole does not "break off".
+func TestDecode_details(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"lock":"a","owner":"\udc00"}`: `owner must be text whose surrogates, \ud800 to \udfff, stand in pairs`,
+		"{\"lock\":\"a\xff\"}":          "lock must be UTF-8",
+		"{\"lock\":\"a\n\"}":            "lock must be text whose control characters are escaped",
+		`{"lock":"\u1"}`:                "the body is not JSON at byte 9",
+		`{"lock":"\u1`:                  "the body breaks off after byte 12",
+		`{"lock":"\ud83d\`:              "the body breaks off after byte 16",
+		`{"lock":"\ud83d\ude`:           "the body breaks off after byte 19",
+		`{"lock":"\ud83d`:               "the body breaks off after byte 15",
+	} {
+		var v wire.AcquireRequest
+		var e *apierr.Error
+		if err := strictjson.Decode([]byte(body), &v); !errors.As(err, &e) || e.Detail != want {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+	}
+}
+
+// Whatever is wrong with a number, the limit is that of its field.
+func TestDecode_floor(t *testing.T) {
+	t.Parallel()
+	for _, above := range []string{`4503599627370497`, `9007199254740991`, `9007199254740992`, `0`, `-1`, `1.5`, `"7"`, `null`} {
+		var v wire.FloorRequest
+		var e *apierr.Error
+		err := strictjson.Decode([]byte(`{"above":`+above+`}`), &v)
+		if !errors.As(err, &e) || e.Detail != "above must be an integer from 1 to 4503599627370496" || e.Field != "above" {
+			t.Errorf("%s: %v", above, err)
+		}
+	}
+	var v wire.FloorRequest
+	if err := strictjson.Decode([]byte(`{"above":4503599627370496}`), &v); err != nil || v.Above != wire.MaxFloor {
+		t.Errorf("%d, %v", v.Above, err)
 	}
 }
 

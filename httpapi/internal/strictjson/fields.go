@@ -1,6 +1,7 @@
 package strictjson
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"sync"
@@ -10,20 +11,35 @@ import (
 
 var tokenType = reflect.TypeFor[tokens.Token]()
 
-// fieldNames caches the JSON names of each struct type, in field order.
-var fieldNames sync.Map // reflect.Type -> []string
+// field is what the tags of a struct's field say.
+type field struct {
+	name    string       // in JSON
+	highest tokens.Token // the tag "maximum"
+}
 
-func fieldsOf(t reflect.Type) []string {
-	if names, ok := fieldNames.Load(t); ok {
-		return names.([]string)
+// known caches the fields of each struct type, in their order.
+var known sync.Map // reflect.Type -> []field
+
+func fieldsOf(t reflect.Type) []field {
+	if fields, ok := known.Load(t); ok {
+		return fields.([]field)
 	}
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		if names[i] == "" {
-			panic("strictjson: " + t.String() + "." + t.Field(i).Name + " has no json tag")
-		}
+	fields := make([]field, t.NumField())
+	for i := range fields {
+		fields[i] = fieldOf(t, t.Field(i))
 	}
-	fieldNames.Store(t, names)
-	return names
+	known.Store(t, fields)
+	return fields
+}
+
+func fieldOf(t reflect.Type, f reflect.StructField) field {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "" {
+		panic("strictjson: " + t.String() + "." + f.Name + " has no json tag")
+	}
+	highest, err := tokens.Parse(cmp.Or(f.Tag.Get("maximum"), tokens.Max.String()))
+	if err != nil {
+		panic("strictjson: " + t.String() + "." + f.Name + ": maximum: " + err.Error())
+	}
+	return field{name, highest}
 }

@@ -3,6 +3,7 @@ package strictjson
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -31,11 +32,11 @@ func (d *decoder) str() (string, error) {
 func (d *decoder) raw(b []byte) error {
 	for _, c := range b {
 		if c < ' ' {
-			return d.malformed("a string holds a control character that is not escaped")
+			return d.unreadable(limitEscaped)
 		}
 	}
 	if !utf8.Valid(b) {
-		return d.malformed("the body is not UTF-8")
+		return d.unreadable(limitUTF8)
 	}
 	return nil
 }
@@ -91,27 +92,33 @@ func (d *decoder) unicode() (rune, error) {
 	if err != nil || !utf16.IsSurrogate(r) {
 		return r, err
 	}
+	if rest := d.data[d.pos:]; !bytes.HasPrefix(rest, []byte(`\u`)) && len(rest) > 0 && string(rest) != `\` {
+		return 0, d.unreadable(limitPairs)
+	}
 	low, err := d.hex()
 	if err != nil {
 		return 0, err
 	}
 	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-		return 0, d.malformed("a string holds half of a surrogate pair")
+		return 0, d.unreadable(limitPairs)
 	}
 	return r, nil
 }
 
-// hex reads \uXXXX.
+// hex reads \uXXXX, whose first two bytes have been seen where there are two.
 func (d *decoder) hex() (rune, error) {
 	const length = len(`\uXXXX`)
-	if d.pos+length > len(d.data) {
+	rest := d.data[d.pos:]
+	for _, c := range rest[min(2, len(rest)):min(length, len(rest))] {
+		if strings.IndexByte("0123456789abcdefABCDEF", c) < 0 {
+			return 0, d.broken()
+		}
+	}
+	if len(rest) < length {
 		d.pos = len(d.data)
 		return 0, d.broken()
 	}
-	if d.data[d.pos] != '\\' || d.data[d.pos+1] != 'u' {
-		return 0, d.malformed("a string holds half of a surrogate pair")
-	}
-	n, err := strconv.ParseUint(string(d.data[d.pos+2:d.pos+length]), 16, 16)
+	n, err := strconv.ParseUint(string(rest[2:length]), 16, 16)
 	if err != nil {
 		return 0, d.broken()
 	}
