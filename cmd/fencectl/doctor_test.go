@@ -289,7 +289,7 @@ func TestDoctor_SeveralServers(t *testing.T) {
 	foreign := statusServer(t, healthy(func(st *clientsdk.Status) { st.Name, st.Cluster = "n3", "other" }), 0)
 	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": one + "," + full + ",127.0.0.1:1"}}
 	r := b.run("doctor")
-	contains(t, r.out, "n2: the store's file has", "compact --addr "+full, "no server answers at http://127.0.0.1:1", "fenced serve")
+	contains(t, r.out, "n2: the store's file has", "compact --addr "+full, "no server answers at http://127.0.0.1:1", "fenced serve", "tocommit ... is out of range", "fencectl members remove")
 	if strings.Contains(r.out, "n1: ") || r.code != apierr.ExitConflict {
 		t.Errorf("%+v", r)
 	}

@@ -38,7 +38,7 @@ func (a *app) examineAll(ctx context.Context) (all []*patient, found []finding, 
 		switch {
 		case errors.Is(err, clientsdk.ErrUnavailable) && len(endpoints) > 1:
 			errs = append(errs, err)
-			found = append(found, finding{"no server answers at " + endpoint + ": " + oneLine(err.Error()), "start it on its machine: fenced serve"})
+			found = append(found, finding{"no server answers at " + endpoint + ": " + oneLine(err.Error()), startAgain})
 			continue
 		case err != nil:
 			return nil, nil, err
@@ -56,6 +56,11 @@ func (a *app) examineAll(ctx context.Context) (all []*patient, found []finding, 
 	}
 	return all, found, nil
 }
+
+// startAgain is the cure of a server that is down. Where the data of one member alone was
+// put back to an older state, etcd ends at once.
+const startAgain = `start it on its machine: fenced serve; where it ends again, its log says why: after "tocommit ... is out of range" ` +
+	"its data is older than what it has promised the others: fencectl members remove ID, then fencectl members add PEER_URL and an empty data directory"
 
 // endpoints are the servers that are named, one at least.
 func (a *app) endpoints() ([]string, error) {
