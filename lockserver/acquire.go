@@ -24,7 +24,7 @@ var errTurnCame = errors.New("the turn has come")
 // when the hold ended, also where an idempotency key names a hold that has ended;
 // codes out_of_bounds, bad_idempotency_key, idempotency_key_reused, session_full,
 // session_gone, no_quorum, behind, token_floor and shutting_down, after which
-// nothing is left behind; outcome_unknown, after which a repeat with the same
+// nothing is left behind but a place that was to be kept; outcome_unknown, after which a repeat with the same
 // idempotency key finds the hold, and a hold without key is deleted on sight.
 func (s *Server) Acquire(ctx context.Context, req AcquireRequest) (*Hold, error) {
 	start := time.Now()
@@ -328,11 +328,11 @@ func (s *Server) abandonLocked(l *local) {
 func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time.Duration, keep bool) (*Hold, error) {
 	waited, err := s.turn(ctx, l, start.Add(wait))
 	if errors.Is(err, errWaitOver) && keep {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.holdLocked(l), nil
-	}
-	if errors.Is(err, errWaitOver) {
+		var hold *Hold
+		if hold, err = s.keptPlace(ctx, l); err == nil {
+			return hold, nil
+		}
+	} else if errors.Is(err, errWaitOver) {
 		if err = s.giveUp(ctx, l); err == nil {
 			return nil, s.heldError(l.hold.Lock, time.Since(start))
 		}
@@ -349,6 +349,24 @@ func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time
 		s.config.Observer.Granted(time.Since(start), time.Since(l.hold.Since))
 	}
 	return hold, err
+}
+
+// keptPlace describes a hold that is still queued at the end of a wait. A server without
+// a quorum would say so for ever, whatever becomes of the hold: who waits there must hear
+// of it, and may go on at another server. The error is errTurnCame where it is the head.
+func (s *Server) keptPlace(ctx context.Context, l *local) (*Hold, error) {
+	if err := s.still(ctx, l, behindTimeout); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case l.end != NotEnded:
+		return nil, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
+	case s.table.IsHead(l.hold):
+		return nil, errTurnCame
+	}
+	return s.holdLocked(l), nil
 }
 
 // turn waits until the hold is the head of its lock, and reports whether it had

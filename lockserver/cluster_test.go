@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -282,6 +283,52 @@ func TestCluster_NoQuorumEndsRequestsByTheirDeadlines(t *testing.T) {
 	mustRelease(t, s, h)
 	if next := eventually(t, acquireOn(s, queueFor("a", lockserver.MaxWait))); next.Token <= h.Token {
 		t.Fatalf("token %d after %d", next.Token, h.Token)
+	}
+}
+
+// TestCluster_NoQuorumIsToldToWhoeverWaits leaves a server without the others that is asked
+// for a kept place and for a session: "still queued" and "nothing new" are all that it has
+// seen, and for ever.
+func TestCluster_NoQuorumIsToldToWhoeverWaits(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	const lost, well = 0, 1
+	s := f.servers[lost]
+	holding := try("a")
+	holding.TTL = time.Hour
+	h := mustAcquire(t, f.servers[well], holding)
+	kept := queueFor("a", 0)
+	kept.TTL, kept.KeepPlace, kept.IdempotencyKey = time.Hour, true, strings.Repeat("c1", 16)
+	place := eventually(t, acquireOn(s, kept))
+	if place.State != lockserver.Queued {
+		t.Fatalf("got %v", place.State)
+	}
+	session, err := s.CreateSession(t.Context(), "me", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Isolate(lost)
+	f.WaitNoLeader(lost)
+
+	const wait = 2 * time.Second
+	kept.Wait = wait
+	for what, call := range map[string]func() error{
+		"a repeat":  func() error { _, err := s.Acquire(t.Context(), kept); return err },
+		"a wait":    func() error { _, err := s.AwaitHold(t.Context(), place.ID, wait); return err },
+		"a session": func() error { _, err := s.AwaitSession(t.Context(), session.ID, wait); return err },
+	} {
+		bounded(t, what, wait+2*time.Second, apierr.NoQuorum, call)
+		var coded *apierr.Error
+		if err := call(); !errors.As(err, &coded) || coded.RetryAfter == 0 {
+			t.Errorf("%s is not told when to come again: %v", what, err)
+		}
+	}
+
+	f.Heal()
+	mustRelease(t, f.servers[well], h)
+	kept.Wait = lockserver.MaxWait
+	if served := eventually(t, acquireOn(s, kept)); served.ID != place.ID || served.State != lockserver.Held {
+		t.Fatalf("the place is lost: %+v", served)
 	}
 }
 

@@ -48,7 +48,8 @@
 //
 // That an end has come, a lagging mirror hears late. Where servers share the store, a
 // renewal of what was held before, and a look at it, read its key at a quorum first:
-// none of them says held after another server has told the end.
+// none of them says held after another server has told the end. So does the end of a
+// wait that keeps its place: without a quorum it is no_quorum, never "still queued".
 //
 // # Restores
 //

@@ -20,7 +20,7 @@ func (s *Server) Hold(ctx context.Context, id string) (*Hold, error) {
 		return nil, err
 	}
 	defer done()
-	if err := s.still(ctx, l); err != nil {
+	if err := s.still(ctx, l, leaseTimeout); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -52,35 +52,34 @@ func (s *Server) AwaitHold(ctx context.Context, id string, wait time.Duration) (
 	s.dueLocked(l)
 	s.mu.Unlock()
 	defer s.close(l)
-	waited, err := s.turn(ctx, l, start.Add(wait))
-	if err != nil && !errors.Is(err, errWaitOver) {
-		return nil, err
-	}
-	queued := err != nil
-	if !queued && !waited { // it was held before: this renews it
-		if err := s.still(ctx, l); err != nil {
-			return nil, err
-		}
-	}
-	hold, err := s.present(ctx, l, queued)
+	hold, waited, err := s.here(ctx, l, start.Add(wait))
 	if err != nil {
 		return nil, err
 	}
-	if waited && !queued {
+	if waited && hold.State == Held {
 		s.config.Observer.Granted(time.Since(start), time.Since(l.hold.Since))
 	}
 	hold.ID = id
 	return hold, nil
 }
 
-// present answers a request that said "I am here": queued, or held and renewed.
-func (s *Server) present(ctx context.Context, l *local, queued bool) (*Hold, error) {
-	if !queued {
-		return s.grant(ctx, l, 0)
+// here answers a request that said "I am here": queued, or held and renewed. It reports
+// whether the hold had to queue.
+func (s *Server) here(ctx context.Context, l *local, until time.Time) (hold *Hold, waited bool, err error) {
+	waited, err = s.turn(ctx, l, until)
+	if errors.Is(err, errWaitOver) {
+		if hold, err = s.keptPlace(ctx, l); !errors.Is(err, errTurnCame) {
+			return hold, waited, err
+		}
+		err = nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.holdLocked(l), nil
+	if err == nil && !waited { // it was held before: this renews it
+		err = s.still(ctx, l, leaseTimeout)
+	}
+	if err == nil {
+		hold, err = s.grant(ctx, l, 0)
+	}
+	return hold, waited, err
 }
 
 // Renew gives a held hold its full TTL again, counted from now. It never makes
@@ -99,7 +98,7 @@ func (s *Server) Renew(ctx context.Context, id string) (*Hold, error) {
 	if err := s.renewLease(ctx, l); err != nil {
 		return nil, err
 	}
-	if err := s.still(ctx, l); err != nil {
+	if err := s.still(ctx, l, leaseTimeout); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -243,11 +242,12 @@ func (s *Server) goneLocked(ref queue.Ref) error {
 
 // still makes sure of a hold before an answer says that it is there: where servers
 // share the store, the mirror may not have heard yet of an end that another has told.
-func (s *Server) still(ctx context.Context, l *local) error {
+// within bounds the read of the store.
+func (s *Server) still(ctx context.Context, l *local, within time.Duration) error {
 	if s.config.Alone {
 		return nil
 	}
-	there, err := s.confirm(ctx, l.hold.Ref)
+	there, err := s.confirmWithin(ctx, l.hold.Ref, within)
 	if err != nil || there {
 		return err
 	}
@@ -260,12 +260,16 @@ func (s *Server) still(ctx context.Context, l *local) error {
 // mirror agrees, and reports whether the hold is there. A server that is alone
 // with its store knows from its mirror: every write it answered is in it.
 func (s *Server) confirm(ctx context.Context, ref queue.Ref) (bool, error) {
+	return s.confirmWithin(ctx, ref, leaseTimeout)
+}
+
+func (s *Server) confirmWithin(ctx context.Context, ref queue.Ref, within time.Duration) (bool, error) {
 	if s.config.Alone {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.table.Get(ref) != nil, nil
 	}
-	readCtx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	before := s.mirrorRev()
 	resp, err := s.store.client.Get(readCtx, s.keys.hold(ref))

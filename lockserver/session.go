@@ -240,10 +240,14 @@ func (s *Server) AwaitSession(ctx context.Context, id string, wait time.Duration
 	select {
 	case <-changed:
 	case <-over.C:
+		err = s.sameSession(ctx, o.ref)
 	case <-s.stopping:
-		return nil, shuttingDown()
+		err = shuttingDown()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,6 +255,16 @@ func (s *Server) AwaitSession(ctx context.Context, id string, wait time.Duration
 		return nil, s.sessionGoneLocked(o.ref)
 	}
 	return s.sessionLocked(o, id), nil
+}
+
+// sameSession makes sure, before an answer says that nothing has changed, that this
+// server would have heard of a change.
+func (s *Server) sameSession(ctx context.Context, ref queue.Ref) error {
+	if s.config.Alone {
+		return nil
+	}
+	_, err := s.readSession(ctx, ref)
+	return err
 }
 
 // EndSession ends a session and its holds, which end as released. It returns nil
