@@ -37,7 +37,7 @@ func TestClient_WaitBoundsTheCall(t *testing.T) {
 					for range 1000 {
 						b.srv.On(op, tc.fault)
 					}
-					for _, wait := range []time.Duration{0, time.Millisecond, 3 * time.Second, 30 * time.Second} {
+					for _, wait := range []time.Duration{0, 3 * time.Second} {
 						b.bounded(wait, opts, tc.known)
 					}
 				})

@@ -50,7 +50,7 @@ func TestClient_TLS(t *testing.T) {
 	mine := ca.Pair(certtest.Names{Common: "worker"})
 	client := func(cfg *tls.Config) *clientsdk.Client {
 		t.Helper()
-		c, err := clientsdk.New(clientsdk.Config{Endpoints: []string{h.URL}, TLS: cfg, TTL: time.Second, RetryFor: time.Minute})
+		c, err := clientsdk.New(clientsdk.Config{Endpoints: []string{h.URL}, TLS: cfg, TTL: 2 * time.Second, RetryFor: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestClient_TLS(t *testing.T) {
 		"no config": nil, "no certificate": {RootCAs: ca.Pool()}, "no authority": {Certificates: []tls.Certificate{mine}},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // RetryFor is longer: it must not be waited for
-		_, err := client(cfg).TryAcquire(ctx, name, nil)
+		_, err := client(cfg).Acquire(ctx, name, nil)
 		if !errors.Is(err, clientsdk.ErrUnavailable) || ctx.Err() != nil {
 			t.Errorf("%s: %v, want ErrUnavailable at once", name, err)
 		}
@@ -74,7 +74,7 @@ func TestClient_TLS(t *testing.T) {
 	select {
 	case <-hold.Done():
 		t.Errorf("renewals do not get through: %v", hold.Err())
-	case <-time.After(1500 * time.Millisecond): // renewals must have kept it
+	case <-time.After(3 * time.Second): // renewals must have kept it
 	}
 	if err := hold.Release(t.Context()); err != nil {
 		t.Error(err)

@@ -69,12 +69,16 @@ func newClient(t *testing.T, urls ...string) *clientsdk.Client {
 }
 
 func bothLeases(t *testing.T, test func(t *testing.T, opts *clientsdk.AcquireOptions)) {
-	for name, opts := range map[string]*clientsdk.AcquireOptions{"session": nil, "per hold": {PerHold: true}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, opts)
-		})
+	together(t, map[string]*clientsdk.AcquireOptions{"session": nil, "per hold": {PerHold: true}}, test)
+}
+
+// together runs tests at once that wait most of their time, and so need no processor each.
+func together[T any](t *testing.T, tests map[string]T, test func(*testing.T, T)) {
+	var all sync.WaitGroup
+	for name, tc := range tests {
+		all.Go(func() { t.Run(name, func(t *testing.T) { test(t, tc) }) })
 	}
+	all.Wait()
 }
 
 // lock returns what the server tells of a lock.
@@ -107,20 +111,23 @@ func opOf(r *http.Request) string {
 func realLostAnswers(t *testing.T, srv *sdktest.Process) {
 	ops := []string{"POST /v1/holds", "GET /v1/holds/{id}", "POST /v1/holds/{id}/renew", "DELETE /v1/holds/{id}",
 		"POST /v1/sessions", "POST /v1/sessions/{id}/renew", "DELETE /v1/sessions/{id}"}
+	type failing struct {
+		fault faultproxy.Fault
+		ops   []string
+	}
+	lives := map[string]failing{
+		"all halved":          {faultproxy.Fault{HalfAnswer: true}, ops},
+		"all delivered twice": {faultproxy.Fault{Twice: true}, ops},
+	}
+	for _, op := range ops {
+		lives["dropped "+op] = failing{faultproxy.Fault{DropAnswer: true}, []string{op}}
+	}
 	bothLeases(t, func(t *testing.T, opts *clientsdk.AcquireOptions) {
-		life := func(name string, fault faultproxy.Fault, ops ...string) {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				b := realSetup(t, srv)
-				b.failFirst(fault, 2, ops...)
-				b.wholeLife(t.Name(), opts)
-			})
-		}
-		for _, op := range ops {
-			life("dropped "+op, faultproxy.Fault{DropAnswer: true}, op)
-		}
-		life("all halved", faultproxy.Fault{HalfAnswer: true}, ops...)
-		life("all delivered twice", faultproxy.Fault{Twice: true}, ops...)
+		together(t, lives, func(t *testing.T, f failing) {
+			b := realSetup(t, srv)
+			b.failFirst(f.fault, 2, f.ops...)
+			b.wholeLife(t.Name(), opts)
+		})
 	})
 }
 
@@ -276,44 +283,43 @@ func realDeadConnection(t *testing.T, srv *sdktest.Process) {
 // Answers to renewals that are none, two of three, do not lose a lock; and when none of
 // them is one any more, they do not keep it.
 func realBadAnswers(t *testing.T, srv *sdktest.Process) {
-	for name, fault := range map[string]faultproxy.Fault{
+	together(t, map[string]faultproxy.Fault{
 		"500":          {Status: 500, Body: "oops"},
 		"bad gateway":  {Status: 502, Body: "<html>"},
 		"empty 200":    {Status: 200},
 		"garbage":      {Status: 200, Body: "<html>"},
 		"another hold": {Status: 200, Body: `{"ref":"other","lock":"l","state":"held","token":7,"ttl_ms":2000,"expires_in_ms":2000,"live":[]}`},
 		"no answer":    {DropAnswer: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bothLeases(t, func(t *testing.T, opts *clientsdk.AcquireOptions) {
-				b := realSetup(t, srv)
-				var n, all atomic.Int64
-				b.proxy.Decide(func(r *http.Request) faultproxy.Fault {
-					if strings.HasSuffix(r.URL.Path, "/renew") && (n.Add(1)%3 != 0 || all.Load() == 1) {
-						return fault
-					}
-					return faultproxy.Fault{}
-				})
-				h, err := b.client.Acquire(context.Background(), t.Name(), opts)
-				if err != nil {
-					t.Fatal(err)
-				}
-				select {
-				case <-h.Done():
-					t.Fatalf("lost by answers that are none: %v", h.Err())
-				case <-time.After(2 * shortTTL): // renewals must go on
-				}
-				if name == "no answer" { // the effect happens: the lease is kept, and nobody here can know
-					h.Release(context.Background())
-					return
-				}
-				all.Store(1)
-				<-h.Done()
-				wantLost(t, h, clientsdk.LostExpired)
-			})
-		})
+	}, func(t *testing.T, fault faultproxy.Fault) {
+		bothLeases(t, func(t *testing.T, opts *clientsdk.AcquireOptions) { badAnswers(t, srv, fault, opts) })
+	})
+}
+
+func badAnswers(t *testing.T, srv *sdktest.Process, fault faultproxy.Fault, opts *clientsdk.AcquireOptions) {
+	b := realSetup(t, srv)
+	var n, all atomic.Int64
+	b.proxy.Decide(func(r *http.Request) faultproxy.Fault {
+		if strings.HasSuffix(r.URL.Path, "/renew") && (n.Add(1)%3 != 0 || all.Load() == 1) {
+			return fault
+		}
+		return faultproxy.Fault{}
+	})
+	h, err := b.client.Acquire(context.Background(), t.Name(), opts)
+	if err != nil {
+		t.Fatal(err)
 	}
+	select {
+	case <-h.Done():
+		t.Fatalf("lost by answers that are none: %v", h.Err())
+	case <-time.After(2 * shortTTL): // renewals must go on
+	}
+	if fault.DropAnswer { // the effect happens: the lease is kept, and nobody here can know
+		h.Release(context.Background())
+		return
+	}
+	all.Store(1)
+	<-h.Done()
+	wantLost(t, h, clientsdk.LostExpired)
 }
 
 func realHundredWaits(t *testing.T, srv *sdktest.Process) {
@@ -546,21 +552,18 @@ func standsStill(t *testing.T, pid int) bool {
 // Holder and waiters get over a restart of the server, the waiters in their order.
 func TestReal_ServerRestarts(t *testing.T) {
 	t.Parallel()
-	for name, restart := range map[string]func(*sdktest.Process){
+	together(t, map[string]func(*sdktest.Process){
 		"stopped": func(p *sdktest.Process) { p.Stop(); p.Restart() },
 		"killed":  func(p *sdktest.Process) { p.Kill(); p.Restart() },
 		"frozen":  func(p *sdktest.Process) { p.Freeze(); time.Sleep(2 * time.Second); p.Thaw() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bothLeases(t, func(t *testing.T, opts *clientsdk.AcquireOptions) {
-				srv := sdktest.Start(t, nil)
-				b := realSetup(t, srv)
-				o := clientsdk.AcquireOptions{TTL: 30 * time.Second, PerHold: opts != nil}
-				b.waitOver(t.Name(), &o, func() { restart(srv) })
-			})
+	}, func(t *testing.T, restart func(*sdktest.Process)) {
+		bothLeases(t, func(t *testing.T, opts *clientsdk.AcquireOptions) {
+			srv := sdktest.Start(t, nil)
+			b := realSetup(t, srv)
+			o := clientsdk.AcquireOptions{TTL: 30 * time.Second, PerHold: opts != nil}
+			b.waitOver(t.Name(), &o, func() { restart(srv) })
 		})
-	}
+	})
 }
 
 // A server that is gone is unavailable, and says so in the time asked for.

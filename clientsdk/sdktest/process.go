@@ -72,14 +72,27 @@ func Start(tb testing.TB, opts *ProcessOptions) *Process {
 	return p
 }
 
-var building sync.Mutex
+// built has the binaries of this process by their packages: asking go build whether one
+// is up to date takes longer than starting it.
+var (
+	building sync.Mutex
+	built    = map[string]string{}
+)
 
-// Build compiles a main package and returns the path of the binary. It is kept in
-// the user's cache, where the next test run finds it up to date.
+// Build compiles a main package, once in each process, and returns the path of the
+// binary. It is kept in the user's cache, where the next test run finds it up to date.
 func Build(tb testing.TB, pkg string) string {
 	tb.Helper()
 	building.Lock()
 	defer building.Unlock()
+	if built[pkg] == "" {
+		built[pkg] = compile(tb, pkg)
+	}
+	return built[pkg]
+}
+
+func compile(tb testing.TB, pkg string) string {
+	tb.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()

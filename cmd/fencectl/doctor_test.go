@@ -287,18 +287,29 @@ func TestDoctor_SeveralServers(t *testing.T) {
 	one := statusServer(t, healthy(nil), 0)
 	full := statusServer(t, healthy(func(st *clientsdk.Status) { st.Name, st.Store.Bytes = "n2", 7<<30 }), 0)
 	foreign := statusServer(t, healthy(func(st *clientsdk.Status) { st.Name, st.Cluster = "n3", "other" }), 0)
-	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": one + "," + full + ",127.0.0.1:1"}}
-	r := b.run("doctor")
-	contains(t, r.out, "n2: the store's file has", "compact --addr "+full, "no server answers at http://127.0.0.1:1", "fenced serve", "tocommit ... is out of range", "fencectl members remove")
-	if strings.Contains(r.out, "n1: ") || r.code != apierr.ExitConflict {
-		t.Errorf("%+v", r)
+	doctor := func(t *testing.T, servers ...string) result {
+		b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": strings.Join(servers, ",")}}
+		return b.run("doctor")
 	}
-	b.env["FENCED_ADDR"] = one + "," + foreign
-	contains(t, b.run("doctor").out, "n3 and n1 are of two deployments")
-	b.env["FENCED_ADDR"] = "127.0.0.1:1,127.0.0.1:2"
-	if r := b.run("doctor"); r.code != apierr.ExitUnreachable {
-		t.Errorf("no server at all: %+v", r)
-	}
+	together(t, map[string]func(*testing.T){
+		"one is away": func(t *testing.T) {
+			r := doctor(t, one, full, "127.0.0.1:1")
+			contains(t, r.out, "n2: the store's file has", "compact --addr "+full, "no server answers at http://127.0.0.1:1", "fenced serve", "tocommit ... is out of range", "fencectl members remove")
+			if strings.Contains(r.out, "n1: ") || r.code != apierr.ExitConflict {
+				t.Errorf("%+v", r)
+			}
+		},
+		"two deployments": func(t *testing.T) { contains(t, doctor(t, one, foreign).out, "n3 and n1 are of two deployments") },
+		"all are away": func(t *testing.T) { // and are asked at once
+			begun := time.Now()
+			if r := doctor(t, "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"); r.code != apierr.ExitUnreachable {
+				t.Errorf("%+v", r)
+			}
+			if took := time.Since(begun); took > 2*patience {
+				t.Errorf("took %s, want %s", took, patience)
+			}
+		},
+	}, func(t *testing.T, test func(*testing.T)) { test(t) })
 }
 
 func TestOffset(t *testing.T) {

@@ -25,28 +25,40 @@ type patient struct {
 	members  []finding          // of its cluster
 }
 
-// examineAll looks at each server that is named. One that does not answer is a finding
-// where another does.
+// visit is what the look at one server has brought.
+type visit struct {
+	*patient
+	found []finding
+	err   error
+}
+
+// examineAll looks at each server that is named, at all of them at once: one that does
+// not answer takes its time. It is a finding where another does.
 func (a *app) examineAll(ctx context.Context) (all []*patient, found []finding, err error) {
 	endpoints, err := a.endpoints()
 	if err != nil {
 		return nil, nil, err
 	}
+	visits := make([]visit, len(endpoints))
+	var under sync.WaitGroup
+	for i, endpoint := range endpoints {
+		under.Go(func() { visits[i] = a.examine(ctx, endpoint) })
+	}
+	under.Wait()
 	var errs []error
-	for _, endpoint := range endpoints {
-		p, some, err := a.examine(ctx, endpoint)
+	for i, v := range visits {
 		switch {
-		case errors.Is(err, clientsdk.ErrUnavailable) && len(endpoints) > 1:
-			errs = append(errs, err)
-			found = append(found, finding{"no server answers at " + endpoint + ": " + oneLine(err.Error()), startAgain})
+		case errors.Is(v.err, clientsdk.ErrUnavailable) && len(endpoints) > 1:
+			errs = append(errs, v.err)
+			found = append(found, finding{"no server answers at " + endpoints[i] + ": " + oneLine(v.err.Error()), startAgain})
 			continue
-		case err != nil:
-			return nil, nil, err
+		case v.err != nil:
+			return nil, nil, v.err
 		}
-		all = append(all, p)
-		for _, f := range some {
+		all = append(all, v.patient)
+		for _, f := range v.found {
 			if len(endpoints) > 1 {
-				f.What = p.status.Name + ": " + f.What
+				f.What = v.status.Name + ": " + f.What
 			}
 			found = append(found, f)
 		}
@@ -75,7 +87,7 @@ func (a *app) endpoints() ([]string, error) {
 	return all, err
 }
 
-func (a *app) examine(ctx context.Context, endpoint string) (*patient, []finding, error) {
+func (a *app) examine(ctx context.Context, endpoint string) visit {
 	clock := &serverClock{}
 	c, err := a.client(func(cfg *clientsdk.Config) {
 		cfg.Endpoints = []string{endpoint}
@@ -83,19 +95,19 @@ func (a *app) examine(ctx context.Context, endpoint string) (*patient, []finding
 		cfg.HTTPClient, cfg.TLS = &http.Client{Transport: clock}, nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return visit{err: err}
 	}
 	defer clock.base.CloseIdleConnections()
 	defer c.Close()
 	p := &patient{endpoint: endpoint}
 	if p.status, err = c.Status(ctx); err != nil {
-		return nil, nil, err
+		return visit{err: err}
 	}
 	found := append(checkServer(p.status, endpoint), clock.check()...)
 	if p.status.Ready { // the list needs a quorum
 		p.cluster, p.members, err = checkMembers(ctx, c)
 	}
-	return p, found, err
+	return visit{p, found, err}
 }
 
 func transport(secured *tls.Config) *http.Transport {

@@ -77,7 +77,7 @@ func TestClosedFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.env["FENCED_ADDR"], _ = served(t, dir)
-	for _, args := range [][]string{{"run", "d", "--try", "--", "true"}, {"acquire", "d", "--try"}} {
+	together(t, map[string][]string{"run": {"run", "d", "--try", "--", "true"}, "acquire": {"acquire", "d", "--try"}}, func(t *testing.T, args []string) {
 		r := b.run(args...)
 		if r.code != apierr.ExitUnreachable || strings.Count(r.err, "run: fencectl floor raise") != 1 || strings.Count(r.err, "granting is closed") != 1 {
 			t.Errorf("%v: %+v", args, r)
@@ -85,7 +85,7 @@ func TestClosedFloor(t *testing.T) {
 		if strings.Contains(r.err, "no server is available") || strings.Contains(r.err, "fenced serve") {
 			t.Errorf("%v misleads: %s", args, r.err)
 		}
-	}
+	})
 	contains(t, b.run("doctor").out, "granting is closed", "fencectl floor raise")
 	contains(t, b.run("status").out, "no: token_floor", "closed")
 	b.ok("floor", "raise")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,17 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	goleak.VerifyTestMain(pgtest.Main(m))
+}
+
+// together runs tests at once that wait most of their time, so that they take no turn from
+// those that compute.
+func together[T any](t *testing.T, tests map[string]T, test func(*testing.T, T)) {
+	t.Helper()
+	var all sync.WaitGroup
+	for name, tc := range tests {
+		all.Go(func() { t.Run(name, func(t *testing.T) { test(t, tc) }) })
+	}
+	all.Wait()
 }
 
 // bundle is a fake server behind a socket, and an environment that names it.
@@ -202,11 +214,12 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.hold("l")
-	for name, tc := range map[string]struct {
+	type commandLine struct {
 		args []string
 		code int
 		text string
-	}{
+	}
+	together(t, map[string]commandLine{
 		"unknown command": {[]string{"frobnicate"}, apierr.ExitUsage, "unknown command"},
 		"unknown flag":    {[]string{"ls", "--nope"}, apierr.ExitUsage, "unknown flag"},
 		"missing lock":    {[]string{"get"}, apierr.ExitUsage, "accepts 1 arg"},
@@ -222,16 +235,13 @@ func TestErrors(t *testing.T) {
 		"run two locks":   {[]string{"run", "l", "m", "--", "true"}, apierr.ExitUsage, "--"},
 		"bad ttl of run":  {[]string{"run", "l", "--ttl", "-3s", "--", "true"}, apierr.ExitUsage, "--ttl"},
 		"long grace":      {[]string{"run", "l", "--ttl", "3s", "--grace", "1001ms", "--", "true"}, apierr.ExitUsage, "--grace"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := b.run(tc.args...)
-			if r.code != tc.code || r.out != "" || strings.Count(r.err, "\n") != 1 || !strings.HasPrefix(r.err, "fencectl: ") {
-				t.Errorf("code %d, out %q, err %q; want code %d and one line", r.code, r.out, r.err, tc.code)
-			}
-			contains(t, r.err, tc.text)
-		})
-	}
+	}, func(t *testing.T, tc commandLine) {
+		r := b.run(tc.args...)
+		if r.code != tc.code || r.out != "" || strings.Count(r.err, "\n") != 1 || !strings.HasPrefix(r.err, "fencectl: ") {
+			t.Errorf("code %d, out %q, err %q; want code %d and one line", r.code, r.out, r.err, tc.code)
+		}
+		contains(t, r.err, tc.text)
+	})
 	r := b.run("get", "", "-o", "json")
 	var body struct {
 		Error struct {

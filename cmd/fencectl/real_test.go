@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ var rounds = flag.Int("rounds", 3, "how often each fault of TestRun_Real is trie
 // its command runs. The second must not be granted while that command runs.
 func TestRun_Real(t *testing.T) {
 	t.Parallel()
+	shared := sdktest.Start(t, nil) // for the faults that leave the server alone
 	for name, fault := range map[string]realFault{
 		"partition without reset": func(_ *sdktest.Process, p *faultproxy.Proxy, _ *os.Process) func() {
 			p.Partition(true)
@@ -52,15 +54,23 @@ func TestRun_Real(t *testing.T) {
 			return func() {}
 		},
 	} {
-		for round := range *rounds {
-			t.Run(fmt.Sprintf("%s/%d", name, round+1), func(t *testing.T) {
-				t.Parallel()
-				code := excluded(t, fault)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each := map[string]struct{}{}
+			for round := range *rounds {
+				each[fmt.Sprint(round+1)] = struct{}{}
+			}
+			together(t, each, func(t *testing.T, _ struct{}) {
+				srv := shared
+				if strings.HasSuffix(name, " server") {
+					srv = sdktest.Start(t, nil)
+				}
+				code := excluded(t, srv, fault)
 				if code != apierr.ExitLost && name != killedFencectl {
 					t.Errorf("code %d, want %d", code, apierr.ExitLost)
 				}
 			})
-		}
+		})
 	}
 }
 
@@ -71,8 +81,7 @@ const killedFencectl = "killed fencectl"
 
 // excluded demands that the second node is granted the lock only when the first one's
 // command is dead, and returns the exit code of the first.
-func excluded(t *testing.T, fault realFault) (code int) {
-	srv := sdktest.Start(t, nil)
+func excluded(t *testing.T, srv *sdktest.Process, fault realFault) (code int) {
 	proxy, err := faultproxy.New(srv.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -80,8 +89,8 @@ func excluded(t *testing.T, fault realFault) (code int) {
 	defer proxy.Close()
 	dir := t.TempDir()
 	b := &bundle{T: t, env: map[string]string{"FENCED_ADDR": proxy.URL()}}
-	first, pids := b.startRun(dir, true)
-	granted := second(t, srv, pids)
+	first, command := b.startRun(t.Name(), dir, true)
+	granted := second(t, srv, command)
 	mend := fault(srv, proxy, first.Process)
 	if alive := <-granted; alive {
 		t.Error("the second node was granted the lock while the first one's command ran")
@@ -93,7 +102,7 @@ func excluded(t *testing.T, fault realFault) (code int) {
 
 // second waits for the lock beside the first, straight from the server, and tells
 // whether the first one's command ran at the moment of the grant.
-func second(t *testing.T, srv *sdktest.Process, pids []int) <-chan bool {
+func second(t *testing.T, srv *sdktest.Process, command processes) <-chan bool {
 	cfg := srv.Config()
 	cfg.RetryFor = time.Minute
 	client, err := clientsdk.New(cfg)
@@ -103,8 +112,8 @@ func second(t *testing.T, srv *sdktest.Process, pids []int) <-chan bool {
 	t.Cleanup(func() { client.Close() })
 	granted := make(chan bool, 1)
 	go func() {
-		h, err := client.Acquire(context.Background(), "l", nil)
-		granted <- !dead(pids)
+		h, err := client.Acquire(context.Background(), t.Name(), nil)
+		granted <- !command.dead()
 		if err != nil {
 			t.Error(err)
 			return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,13 +27,21 @@ type program struct {
 func (b *bundle) program(args ...string) *program {
 	b.Helper()
 	p := &program{Cmd: exec.Command(os.Args[0], args...)}
-	p.Env = append(os.Environ(), asProgram+"=1")
-	for k, v := range b.env {
-		p.Env = append(p.Env, k+"="+v)
-	}
+	p.Env = b.environ(asProgram + "=1")
 	p.Stdout, p.Stderr = &p.out, &p.err
 	p.WaitDelay = 10 * time.Second
 	return p
+}
+
+// environ is the environment of a process: this one's, more, and the bundle's.
+func (b *bundle) environ(more ...string) []string {
+	env := append(os.Environ(), more...)
+	// The race detector holds each process for a second at its end.
+	env = append(env, "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	for k, v := range b.env {
+		env = append(env, k+"="+v)
+	}
+	return env
 }
 
 func (p *program) code() int {
@@ -67,10 +76,11 @@ func TestRun_ExitCodes(t *testing.T) {
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, tc := range map[string]struct {
+	type commandLine struct {
 		args []string
 		code int
-	}{
+	}
+	together(t, map[string]commandLine{
 		"short TTL":      {[]string{"run", "s", "--ttl", "3s", "--", "true"}, 0},
 		"success":        {[]string{"run", "a", "--", "true"}, 0},
 		"failure":        {[]string{"run", "b", "--", "false"}, 1},
@@ -82,49 +92,68 @@ func TestRun_ExitCodes(t *testing.T) {
 		"held, no error": {[]string{"run", "taken", "--try", "--conflict-exit-code", "0", "--", "true"}, 0},
 		"unreachable":    {[]string{"run", "f", "--try", "--addr", "127.0.0.1:1", "--", "true"}, apierr.ExitUnreachable},
 		"bad conflict":   {[]string{"run", "g", "--conflict-exit-code", "256", "--", "true"}, apierr.ExitUsage},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := b.program(tc.args...)
-			if code := p.code(); code != tc.code {
-				t.Errorf("code %d, want %d; stderr %q", code, tc.code, p.err.String())
-			}
-		})
-	}
+	}, func(t *testing.T, tc commandLine) {
+		p := b.program(tc.args...)
+		if code := p.code(); code != tc.code {
+			t.Errorf("code %d, want %d; stderr %q", code, tc.code, p.err.String())
+		}
+	})
 }
 
-// command is a shell command line that tells its pid and its child's, and ignores
-// SIGTERM where stubborn is set.
+// command is a shell command line that tells its pid and its child's in the FIFO "alive",
+// which both have open while they live, and ignores SIGTERM where stubborn is set.
 func command(dir string, stubborn bool) []string {
 	trap := "trap 'echo told > " + dir + "/told; exit 0' TERM"
 	if stubborn {
 		trap = "trap 'echo told > " + dir + "/told' TERM"
 	}
 	return []string{"sh", "-c", trap + `
-		(trap '' TERM; while :; do sleep 0.1; done) &
-		echo $! > ` + dir + `/child; echo $$ > ` + dir + `/pid.new; mv ` + dir + `/pid.new ` + dir + `/pid
-		while :; do sleep 0.05; done`}
+		exec 9> ` + dir + `/alive
+		(trap '' TERM; while :; do sleep 10; done) &
+		echo $$ $! >&9
+		while :; do wait; sleep 0.1; done`} // a trap ends the wait
 }
 
-// started waits until the command has told its pids.
-func started(t *testing.T, dir string) (pids []int) {
+// processes are a command and its child.
+type processes struct {
+	pids []int
+	gone chan struct{} // closed when both have died
+}
+
+// follow waits until the command with the FIFO in dir has told its pids.
+func follow(t *testing.T, dir string) processes {
 	t.Helper()
-	wait(t, "the command to start", func() bool {
-		_, err := os.Stat(dir + "/pid")
-		return err == nil
-	})
-	for _, name := range []string{"pid", "child"} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
+	p := processes{pids: make([]int, 2), gone: make(chan struct{})}
+	told := make(chan error, 1)
+	go func() {
+		defer close(p.gone)
+		alive, err := os.Open(dir + "/alive") // waits for the command to open it
+		if err == nil {
+			defer alive.Close()
+			_, err = fmt.Fscanln(alive, &p.pids[0], &p.pids[1])
+		}
+		told <- err
+		io.Copy(io.Discard, alive) // to the end of the last that has it open
+	}()
+	select {
+	case err := <-told:
 		if err != nil {
 			t.Fatal(err)
 		}
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids = append(pids, pid)
+	case <-time.After(30 * time.Second):
+		t.Fatal("waited 30 s for the command to start")
 	}
-	return pids
+	return p
+}
+
+// await waits until both are dead.
+func (p processes) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.gone:
+	case <-time.After(30 * time.Second):
+		t.Fatal("waited 30 s for the command to die")
+	}
 }
 
 // wait polls what another process does.
@@ -139,9 +168,9 @@ func wait(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// dead reports whether none of pids runs; a zombie does not.
-func dead(pids []int) bool {
-	for _, pid := range pids {
+// dead reports whether neither runs; a zombie does not.
+func (p processes) dead() bool {
+	for _, pid := range p.pids {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			continue
@@ -159,14 +188,17 @@ const (
 	testGrace = 500 * time.Millisecond
 )
 
-func (b *bundle) startRun(dir string, stubborn bool, more ...string) (*program, []int) {
+func (b *bundle) startRun(lock, dir string, stubborn bool, more ...string) (*program, processes) {
 	b.Helper()
-	args := append([]string{"run", "l", "--ttl", testTTL.String(), "--grace", testGrace.String()}, more...)
+	if err := syscall.Mkfifo(dir+"/alive", 0o600); err != nil {
+		b.Fatal(err)
+	}
+	args := append([]string{"run", lock, "--ttl", testTTL.String(), "--grace", testGrace.String()}, more...)
 	p := b.program(append(append(args, "--"), command(dir, stubborn)...)...)
 	if err := p.Start(); err != nil {
 		b.Fatal(err)
 	}
-	return p, started(b.T, dir)
+	return p, follow(b.T, dir)
 }
 
 // The command must be dead before the lease can end, whatever happens to fencectl, the
@@ -174,7 +206,7 @@ func (b *bundle) startRun(dir string, stubborn bool, more ...string) (*program, 
 // the holder when the command is dead.
 func TestRun_IsDeadBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(b *bundle, p *program){
+	faults := map[string]func(b *bundle, p *program){
 		"renewals are dropped": func(b *bundle, _ *program) {
 			for range 1000 {
 				b.srv.On(sdktest.Renew, sdktest.Fault{DropRequest: true})
@@ -191,41 +223,43 @@ func TestRun_IsDeadBeforeTheLeaseEnds(t *testing.T) {
 			}
 		},
 		"fencectl is frozen": func(_ *bundle, p *program) { p.Process.Signal(syscall.SIGSTOP) },
-		"fencectl is killed": func(_ *bundle, p *program) { p.Process.Kill() },
-	} {
-		for _, stubborn := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/stubborn=%t", name, stubborn), func(t *testing.T) {
-				t.Parallel()
-				b, dir := setup(t), t.TempDir()
-				p, pids := b.startRun(dir, stubborn)
-				b.T = t
-				fault(b, p)
-				wait(t, "the command to die", func() bool { return dead(pids) })
-				// Still held, or released by fencectl after the death.
-				if past := b.ok("history", "l"); strings.Contains(past, "expired") {
-					t.Errorf("the lease had ended before the command was dead: %s", past)
-				}
-				if _, err := os.Stat(dir + "/told"); err != nil {
-					t.Error("the command was not told by SIGTERM")
-				}
-				p.Process.Signal(syscall.SIGCONT)
-				p.Wait()
-				if name != "fencectl is killed" && p.ProcessState.ExitCode() != apierr.ExitLost {
-					t.Errorf("code %d, want %d; stderr %q", p.ProcessState.ExitCode(), apierr.ExitLost, p.err.String())
-				}
-			})
-		}
+		killedFencectl:       func(_ *bundle, p *program) { p.Process.Kill() },
+	}
+	for _, stubborn := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stubborn=%t", stubborn), func(t *testing.T) {
+			t.Parallel()
+			together(t, faults, func(t *testing.T, fault func(*bundle, *program)) { deadInTime(t, stubborn, fault) })
+		})
+	}
+}
+
+func deadInTime(t *testing.T, stubborn bool, fault func(*bundle, *program)) {
+	b, dir := setup(t), t.TempDir()
+	p, command := b.startRun("l", dir, stubborn)
+	fault(b, p)
+	command.await(t)
+	// Still held, or released by fencectl after the death.
+	if past := b.ok("history", "l"); strings.Contains(past, "expired") {
+		t.Errorf("the lease had ended before the command was dead: %s", past)
+	}
+	if _, err := os.Stat(dir + "/told"); err != nil {
+		t.Error("the command was not told by SIGTERM")
+	}
+	p.Process.Signal(syscall.SIGCONT)
+	p.Wait()
+	if !strings.HasSuffix(t.Name(), "killed_fencectl") && p.ProcessState.ExitCode() != apierr.ExitLost {
+		t.Errorf("code %d, want %d; stderr %q", p.ProcessState.ExitCode(), apierr.ExitLost, p.err.String())
 	}
 }
 
 func TestRun_StopsWhenBroken(t *testing.T) {
 	t.Parallel()
 	b, dir := setup(t), t.TempDir()
-	p, pids := b.startRun(dir, true, "--on-lost", "echo gone > "+dir+"/on-lost")
+	p, command := b.startRun("l", dir, true, "--on-lost", "echo gone > "+dir+"/on-lost")
 	b.srv.Break("l", "stuck")
 	p.Wait()
-	if code := p.ProcessState.ExitCode(); code != apierr.ExitLost || !dead(pids) {
-		t.Errorf("code %d, dead %t", code, dead(pids))
+	if code := p.ProcessState.ExitCode(); code != apierr.ExitLost || !command.dead() {
+		t.Errorf("code %d, dead %t", code, command.dead())
 	}
 	contains(t, p.err.String(), "broken", "the command was stopped")
 	if _, err := os.Stat(dir + "/on-lost"); err != nil {
@@ -238,13 +272,13 @@ func TestRun_StopsWhenBroken(t *testing.T) {
 func TestRun_SupervisorKilled(t *testing.T) {
 	t.Parallel()
 	b, dir := setup(t), t.TempDir()
-	p, pids := b.startRun(dir, true)
-	sup := parentOf(t, pids[0])
+	p, command := b.startRun("l", dir, true)
+	sup := parentOf(t, command.pids[0])
 	if err := syscall.Kill(sup, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	p.Wait()
-	wait(t, "the command to die", func() bool { return dead(pids) })
+	command.await(t)
 	if code := p.ProcessState.ExitCode(); code != exitInternal {
 		t.Errorf("code %d, want %d; stderr %q", code, exitInternal, p.err.String())
 	}
@@ -272,7 +306,7 @@ func parentOf(t *testing.T, pid int) int {
 func TestRun_ForwardsSignals(t *testing.T) {
 	t.Parallel()
 	b, dir := setup(t), t.TempDir()
-	p, pids := b.startRun(dir, false)
+	p, command := b.startRun("l", dir, false)
 	p.Process.Signal(syscall.SIGTERM)
 	p.Wait()
 	if code := p.ProcessState.ExitCode(); code != 0 {
@@ -281,7 +315,7 @@ func TestRun_ForwardsSignals(t *testing.T) {
 	if _, err := os.Stat(dir + "/told"); err != nil {
 		t.Error("the signal did not reach the command")
 	}
-	if !dead(pids) {
+	if !command.dead() {
 		t.Error("a child of the command is alive")
 	}
 	if n := b.srv.Live("l"); n != 0 {

@@ -19,10 +19,7 @@ func (b *bundle) shell(script string) string {
 	cmd := exec.Command("sh", "-eu", "-c", `fencectl() { `+asProgram+`=1 "$FENCECTL" "$@"; }
 `+script)
 	cmd.Dir = b.TempDir()
-	cmd.Env = append(os.Environ(), "FENCECTL="+os.Args[0])
-	for k, v := range b.env {
-		cmd.Env = append(cmd.Env, k+"="+v)
-	}
+	cmd.Env = b.environ("FENCECTL=" + os.Args[0])
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		b.Fatalf("script: %v\n%s", err, out)

@@ -29,6 +29,7 @@ type terminal struct {
 	gone        chan struct{} // closed when the program has let go of the terminal
 
 	mu    sync.Mutex
+	more  chan struct{} // closed when more is shown, and made anew
 	shown strings.Builder
 }
 
@@ -38,7 +39,7 @@ func (b *bundle) terminal(columns, rows uint16, args ...string) *terminal {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x := &terminal{T: b.T, cmd: b.program(args...).Cmd, master: master, tty: tty, gone: make(chan struct{})}
+	x := &terminal{T: b.T, cmd: b.program(args...).Cmd, master: master, tty: tty, gone: make(chan struct{}), more: make(chan struct{})}
 	x.resize(columns, rows)
 	x.before = x.modes()
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = tty, tty, tty
@@ -64,6 +65,8 @@ func (x *terminal) read() {
 		n, err := x.master.Read(buf)
 		x.mu.Lock()
 		x.shown.Write(buf[:n])
+		close(x.more)
+		x.more = make(chan struct{})
 		x.mu.Unlock()
 		if err != nil {
 			return
@@ -113,16 +116,40 @@ func (x *terminal) page() []string {
 	return strings.Split(page, "\n")
 }
 
+// next returns a channel that is closed when more is shown than now.
+func (x *terminal) next() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.more
+}
+
+// awaits waits until what is shown is as wanted.
+func (x *terminal) awaits(what string, wanted func() bool) {
+	x.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		next := x.next()
+		if wanted() {
+			return
+		}
+		select {
+		case <-next:
+		case <-late:
+			x.Fatalf("waited 30 s for %s; shown %q", what, x.all())
+		}
+	}
+}
+
 // await waits until the program has written text.
 func (x *terminal) await(text string) {
 	x.Helper()
-	wait(x.T, fmt.Sprintf("%q on the terminal", text), func() bool { return strings.Contains(x.all(), text) })
+	x.awaits(fmt.Sprintf("%q on the terminal", text), func() bool { return strings.Contains(x.all(), text) })
 }
 
 // awaitPage waits until the newest page of top is as wanted.
 func (x *terminal) awaitPage(what string, wanted func(page string) bool) {
 	x.Helper()
-	wait(x.T, what, func() bool { return wanted(strings.Join(x.page(), "\n")) })
+	x.awaits(what, func() bool { return wanted(strings.Join(x.page(), "\n")) })
 }
 
 // ended waits for the program and demands a terminal as it was before.
@@ -204,21 +231,18 @@ func TestTop_OnATerminal(t *testing.T) {
 // However top ends, the terminal is as before.
 func TestTop_RestoresTheTerminal(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(x *terminal){
+	together(t, map[string]func(x *terminal){
 		"^C":                 func(x *terminal) { x.typeIn("\x03") },
 		"^C in a filter":     func(x *terminal) { x.typeIn("/a\x03") },
 		"SIGTERM":            func(x *terminal) { x.cmd.Process.Signal(syscall.SIGTERM) },
 		"an arrow, and quit": func(x *terminal) { x.typeIn("\x1b[A\x1bOBQ") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			x := setupReal(t).terminal(80, 24, "top")
-			x.await("0 locks")
-			end(x)
-			x.ended(0)
-			x.await(leaveScreen)
-		})
-	}
+	}, func(t *testing.T, end func(x *terminal)) {
+		x := setupReal(t).terminal(80, 24, "top")
+		x.await("0 locks")
+		end(x)
+		x.ended(0)
+		x.await(leaveScreen)
+	})
 }
 
 func TestTop_ServerAway(t *testing.T) {

@@ -75,13 +75,14 @@ func TestHints_OfConnections(t *testing.T) {
 	b, ca := setupTLS(t)
 	https := b.env["FENCED_ADDR"]
 	http := setup(t).env["FENCED_ADDR"]
-	for name, tc := range map[string]struct {
+	type connection struct {
 		args []string
 		env  map[string]string
 		exit int
 		code string
 		text string
-	}{
+	}
+	together(t, map[string]connection{
 		"no authority":     {[]string{"--addr", https}, nil, apierr.ExitUnreachable, "unreachable", "--ca or FENCED_CA"},
 		"wrong authority":  {[]string{"--addr", https, "--ca", certtest.New(t).CA()}, nil, apierr.ExitUnreachable, "unreachable", "--ca or FENCED_CA"},
 		"no certificate":   {[]string{"--addr", https, "--ca", ca.CA()}, nil, apierr.ExitUnreachable, "unreachable", "--cert and --key"},
@@ -90,23 +91,20 @@ func TestHints_OfConnections(t *testing.T) {
 		"nobody there":     {[]string{"--addr", "127.0.0.1:1"}, nil, apierr.ExitUnreachable, "unreachable", "is a server running there?"},
 		"key with newline": {[]string{"--addr", http}, map[string]string{"FENCED_API_KEY": "fk_a_secret\n"}, apierr.ExitUsage, "malformed", "FENCED_API_KEY"},
 		"key with é":       {[]string{"--addr", http}, map[string]string{"FENCED_API_KEY": "fk_a_secrét"}, apierr.ExitUsage, "malformed", "FENCED_API_KEY"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := &bundle{T: t, env: tc.env}
-			r := b.run(append([]string{"status", "-o", "json"}, tc.args...)...)
-			var body struct {
-				Error struct{ Code, Message, Hint string }
-			}
-			if err := json.Unmarshal([]byte(r.err), &body); err != nil || r.code != tc.exit || body.Error.Code != tc.code {
-				t.Errorf("%+v, want code %q and exit code %d", r, tc.code, tc.exit)
-			}
-			contains(t, body.Error.Message+body.Error.Hint, tc.text)
-			if strings.Contains(r.err, "fk_a") || name != "nobody there" && strings.Contains(r.err, "running there?") {
-				t.Errorf("%q", r.err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc connection) {
+		b := &bundle{T: t, env: tc.env}
+		r := b.run(append([]string{"status", "-o", "json"}, tc.args...)...)
+		var body struct {
+			Error struct{ Code, Message, Hint string }
+		}
+		if err := json.Unmarshal([]byte(r.err), &body); err != nil || r.code != tc.exit || body.Error.Code != tc.code {
+			t.Errorf("%+v, want code %q and exit code %d", r, tc.code, tc.exit)
+		}
+		contains(t, body.Error.Message+body.Error.Hint, tc.text)
+		if strings.Contains(r.err, "fk_a") || !strings.Contains(tc.text, "running there?") && strings.Contains(r.err, "running there?") {
+			t.Errorf("%q", r.err)
+		}
+	})
 }
 
 // Every kind of command goes through TLS: one that runs another, with its renewals,
