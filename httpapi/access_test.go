@@ -289,14 +289,41 @@ func (c *client) acquireWhenRoom(t *testing.T, lock string, headers ...string) w
 
 // lines is a log that a test reads while handlers write.
 type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	more chan struct{} // closed by the next write; nil where nobody waits for one
 }
 
 func (l *lines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.more != nil {
+		close(l.more)
+		l.more = nil
+	}
 	return l.buf.Write(b)
+}
+
+// await waits until text is in the log.
+func (l *lines) await(t *testing.T, text string) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		l.mu.Lock()
+		if l.more == nil {
+			l.more = make(chan struct{})
+		}
+		found, more := strings.Contains(l.buf.String(), text), l.more
+		l.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-more:
+		case <-late:
+			t.Fatalf("waited 30 s for %q in %q", text, l.String())
+		}
+	}
 }
 
 func (l *lines) String() string {
@@ -315,6 +342,7 @@ func (c *client) leaveWait(t *testing.T, lock string, waiter, holder []string) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(waiter[0], waiter[1])
+	queue := c.stream(t, "?prefix="+url.QueryEscape(lock), "", holder...)
 	left := make(chan error, 1)
 	go func() {
 		resp, err := c.http.Do(r)
@@ -323,9 +351,7 @@ func (c *client) leaveWait(t *testing.T, lock string, waiter, holder []string) {
 		}
 		left <- err
 	}()
-	for decode[wire.Lock](t, c.send(t, "GET", "/v1/lock?name="+url.QueryEscape(lock), "", holder...), http.StatusOK).Waiters == 0 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	queue.await(wire.EventQueued)
 	cancel()
 	<-left
 }
@@ -355,9 +381,7 @@ func TestAudit_tells_who_did_what(t *testing.T) {
 	c.send(t, "POST", "/v1/break", breakBody, as(boss)...)
 	c.send(t, "POST", "/v1/break", strings.Replace(breakBody, "host is down", reason, 1))
 	c.leaveWait(t, "orders/2", as(worker), as(boss))
-	for !strings.Contains(audit.String(), "client_gone") {
-		time.Sleep(5 * time.Millisecond)
-	}
+	audit.await(t, "client_gone")
 	c.send(t, "GET", "/v1/locks", "") // who tries keys leaves a trace
 
 	type line struct {

@@ -26,9 +26,9 @@ type stream struct {
 	id    string // the last one, as a browser keeps it
 }
 
-func (c *client) stream(t *testing.T, query, lastID string) *stream {
+func (c *client) stream(t *testing.T, query, lastID string, headers ...string) *stream {
 	t.Helper()
-	resp := c.send(t, "GET", "/v1/events"+query, "", "Last-Event-ID", lastID)
+	resp := c.send(t, "GET", "/v1/events"+query, "", append(headers, "Last-Event-ID", lastID)...)
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("status %d, Content-Type %q", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
@@ -59,6 +59,13 @@ func (s *stream) next() message {
 	}
 	s.t.Fatalf("the stream ended: %v", s.lines.Err())
 	return m
+}
+
+// await reads up to an event of that name.
+func (s *stream) await(name string) {
+	s.t.Helper()
+	for s.next().name != name {
+	}
 }
 
 func TestEvents(t *testing.T) {

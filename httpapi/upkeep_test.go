@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/fenced/fenced/httpapi"
 	"github.com/fenced/fenced/httpapi/keys"
@@ -164,10 +162,8 @@ func TestSnapshot_knows_a_client_that_left(t *testing.T) {
 	resp := c.send(t, "GET", "/v1/snapshot", "")
 	_ = resp.Body.Close()
 	<-done
-	for audit.String() == "" {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if log.String() != "" || !strings.Contains(audit.String(), `"result":"client_gone"`) {
-		t.Errorf("log %q, audit %q", log.String(), audit.String())
+	audit.await(t, `"result":"client_gone"`)
+	if log.String() != "" {
+		t.Errorf("log %q", log.String())
 	}
 }
