@@ -209,7 +209,7 @@ func (s *Server) RaiseFloor(ctx context.Context, above tokens.Token) (base int64
 		}
 		base = s.raised(old, int64(above))
 		if base > maxBase {
-			return 0, apierr.Bounds("above", fmt.Sprintf("low enough for a base of at most %d", int64(maxBase)))
+			return 0, apierr.New(apierr.OutOfBounds, "the floor cannot be raised any more: what is added to a revision would pass %d", int64(maxBase))
 		}
 		done, err := s.commitBase(ctx, old, base)
 		if err != nil || done {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,22 @@ func TestFloor_RaiseEndsHoldsAndLiftsTokens(t *testing.T) {
 	}
 	_, err = d.server.RaiseFloor(t.Context(), 1<<52+1)
 	wantCode(t, err, apierr.OutOfBounds)
+}
+
+// A floor at its highest cannot be raised, and that is no fault of what was asked for.
+func TestFloor_AtItsHighest(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	_, err := d.server.RaiseFloor(t.Context(), 1<<52)
+	for range 10 { // the base begins below, by the revision
+		if err == nil {
+			_, err = d.server.RaiseFloor(t.Context(), 0)
+		}
+	}
+	wantCode(t, err, apierr.OutOfBounds)
+	if text := err.Error(); strings.Contains(text, "above must be") || !strings.Contains(text, "would pass 4503599627370496") {
+		t.Errorf("%q", text)
+	}
 }
 
 func TestFloor_UnprotectedWithoutTheFile(t *testing.T) {
