@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fenced/fenced/clientsdk"
@@ -224,4 +226,38 @@ func (l *lossyHolds) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("connection cut")
 	}
 	return resp, err
+}
+
+// Calls that share a session stand behind the one that opens it. Where nobody answers,
+// each ends in its own time, not after all before it.
+func TestClient_AcquireAtOnceEndsInItsOwnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, err := clientsdk.New(clientsdk.Config{Endpoints: []string{"http://fenced.test"}, HTTPClient: &http.Client{Transport: silence{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		begun := time.Now()
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				_, err := client.Acquire(context.Background(), fmt.Sprint(i), nil)
+				if took := time.Since(begun); !errors.Is(err, clientsdk.ErrUnavailable) || took > 20*time.Second {
+					t.Errorf("%v after %s, want ErrUnavailable within RetryFor and the 5 s of one answer", err, took)
+				}
+			})
+		}
+		calls.Wait()
+	})
+}
+
+// silence answers nothing.
+type silence struct{}
+
+func (silence) LeaseClock() clock.Instant { return clock.Go() }
+
+func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
 }

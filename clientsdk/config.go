@@ -54,9 +54,10 @@ type Config struct {
 	// milliseconds. It is the time that others wait after this process dies.
 	// Defaults to [DefaultTTL].
 	TTL time.Duration
-	// RetryFor is how long a call goes on while no server gives a usable answer,
-	// before it returns [ErrUnavailable]; the caller's context may end it sooner, and
-	// so may AcquireOptions.Wait.
+	// RetryFor is how long a call goes on after its first failure while no server gives
+	// a usable answer, before it returns [ErrUnavailable]. One answer is waited for 5 s,
+	// beside the wait asked for. The caller's context may end the call sooner, and so
+	// may AcquireOptions.Wait.
 	// Defaults to 15 s, after which a place in a queue may be gone.
 	RetryFor time.Duration
 	// Logger is told of lost holds and failed releases. Defaults to none.

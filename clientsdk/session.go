@@ -3,6 +3,7 @@ package clientsdk
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -39,8 +40,12 @@ type sessionSlot struct {
 	sessions []*session
 }
 
-// pinSession returns a session of that TTL with room for a hold, and pins it.
+// pinSession returns a session of that TTL with room for a hold, and pins it. Its time
+// counts from the call: where no server answers, those who stand behind the one that
+// tries must not each begin anew.
 func (c *Client) pinSession(ctx context.Context, ttl time.Duration) (*session, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, min(c.cfg.RetryFor, math.MaxInt64-callTimeout)+callTimeout, errNoAnswer)
+	defer cancel()
 	slot := c.slot(ttl)
 	select {
 	case slot.sem <- struct{}{}:
