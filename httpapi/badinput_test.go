@@ -57,7 +57,7 @@ var badInputs = map[string]badInput{
 	"field in another case":  {body: `{"LOCK":"` + secret + `"}`, code: apierr.Malformed},
 	"unknown field":          {body: `{"lock":"` + secret + `","colour":"red"}`, code: apierr.OutOfBounds, field: "colour"},
 	"lock that is no string": {body: `{"lock":42}`, code: apierr.OutOfBounds, field: "lock"},
-	"bytes not UTF-8":        {body: "{\"lock\":\"\xff\"}", code: apierr.Malformed},
+	"bytes not UTF-8":        {body: "{\"lock\":\"\xff\"}", code: apierr.Malformed, field: "lock"},
 	"huge body":              {body: `{"lock":"` + strings.Repeat("x", 64<<10) + `"}`, code: apierr.TooLarge, field: "body"},
 	"body for a renewal":     {method: "POST", target: "/v1/holds/x/renew", body: `{"ttl":"5s"}`, code: apierr.OutOfBounds, field: "ttl"},
 
