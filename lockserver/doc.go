@@ -28,8 +28,9 @@
 //	          a question of a server that met the store without an issued-token file,
 //	          whether it was rolled back, and the answer of one that had its file
 //	restored/<id>
-//	          that the holds of a restored store have been ended, and what of the base
-//	          comes from the clock since
+//	          that the holds of a restored store have been ended
+//	clock     what of the base keeps tokens on the line of restores, see below; absent
+//	          means 0
 //
 // A ref is a digest of the secret id, so neither the store nor a list nor a log
 // ever holds the capability itself. No name is part of a key: names need no
@@ -56,8 +57,9 @@
 // A restore of a snapshot bumps the revision by 10^12 on each member, which is the same
 // number each time. The first server with a quorum knows of it by an id, deletes all
 // holds and sessions and puts the base, in one transaction, to where tokens go on at
-// 10^12 and 10^5 for each second since 2020, beside what the floor was raised by: above
-// all that any store has issued so far, whichever snapshots were restored before. Where
+// 10^12 and 10^5 for each second since 2020: above all that any store has issued so far,
+// whichever snapshots were restored before. Only a floor that was raised above that line
+// goes on top of it, so a raise says in the key clock whether it stayed below. Where
 // its wall clock is behind the snapshot the bump alone must do. It is the only promise
 // about tokens that hangs on a clock, and only where all issued-token files are lost.
 //

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
@@ -226,6 +226,7 @@ const maxRaises = 8
 // floor is what the store says about tokens.
 type floor struct {
 	base, rev int64
+	clock     int64 // what of the base keeps tokens on the line of restores
 	highest   int64 // of the closure, 0 where granting is open
 	closedRev int64 // when the closure was written
 }
@@ -242,28 +243,38 @@ func (s *Server) raised(old floor, above int64) int64 {
 func (s *Server) readFloor(ctx context.Context) (floor, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	resp, err := s.store.client.Txn(ctx).Then(clientv3.OpGet(s.keys.base()), clientv3.OpGet(s.keys.closed())).Commit()
+	resp, err := s.store.client.Txn(ctx).Then(
+		clientv3.OpGet(s.keys.base()), clientv3.OpGet(s.keys.clock()), clientv3.OpGet(s.keys.closed()),
+	).Commit()
 	if err != nil {
 		return floor{}, unavailable(err)
 	}
 	f := floor{rev: resp.Header.Revision}
-	if f.base, err = parseBase(resp.Responses[0].GetResponseRange().Kvs); err != nil {
+	if f.base, err = parseNumber("base", resp.Responses[0]); err != nil {
 		return floor{}, err
 	}
-	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
+	if f.clock, err = parseNumber("clock", resp.Responses[1]); err != nil {
+		return floor{}, err
+	}
+	for _, kv := range resp.Responses[2].GetResponseRange().Kvs {
 		f.highest, f.closedRev = decodeClosure(kv.Value).Highest, kv.ModRevision
 	}
 	return f, nil
 }
 
-// parseBase reads what was found of the base; none is 0.
-func parseBase(kvs []*mvccpb.KeyValue) (base int64, err error) {
-	for _, kv := range kvs {
-		if base, err = strconv.ParseInt(string(kv.Value), 10, 64); err != nil {
-			return 0, &apierr.Error{ErrCode: apierr.Internal, Detail: "the base in the store is no number", Cause: err}
+// parseNumber reads what was found of the base, or of what of it comes from the clock;
+// none is 0.
+func parseNumber(what string, found *etcdserverpb.ResponseOp) (n int64, err error) {
+	for _, kv := range found.GetResponseRange().Kvs {
+		if n, err = strconv.ParseInt(string(kv.Value), 10, 64); err != nil {
+			return 0, &apierr.Error{ErrCode: apierr.Internal, Detail: "the " + what + " in the store is no number", Cause: err}
 		}
 	}
-	return base, nil
+	return n, nil
+}
+
+func putNumber(key string, n int64) clientv3.Op {
+	return clientv3.OpPut(key, strconv.FormatInt(n, 10))
 }
 
 // commitBase writes the base where the floor is still the old one; false says that
@@ -271,14 +282,20 @@ func parseBase(kvs []*mvccpb.KeyValue) (base int64, err error) {
 func (s *Server) commitBase(ctx context.Context, old floor, base int64) (done bool, err error) {
 	writeCtx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	resp, err := s.store.client.Txn(writeCtx).If(
-		s.baseIs(old.base), clientv3.Compare(clientv3.ModRevision(s.keys.closed()), "=", old.closedRev),
-	).Then(
+	ops := []clientv3.Op{
 		clientv3.OpDelete(s.keys.holds(), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.sessions(), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.closed()),
-		clientv3.OpPut(s.keys.base(), strconv.FormatInt(base, 10)),
-	).Commit()
+		putNumber(s.keys.base(), base),
+	}
+	// A raise that stays below the line adds nothing to it: a restore of an older
+	// snapshot, which does not know of the raise, begins at the line alone.
+	if line, ok := lineAt(time.Now()); ok && base+old.rev <= line {
+		ops = append(ops, putNumber(s.keys.clock(), old.clock+base-old.base))
+	}
+	resp, err := s.store.client.Txn(writeCtx).If(
+		s.baseIs(old.base), clientv3.Compare(clientv3.ModRevision(s.keys.closed()), "=", old.closedRev),
+	).Then(ops...).Commit()
 	switch {
 	case err != nil && refused(err):
 		return false, unavailable(err)

@@ -34,7 +34,7 @@ func (k keyspace) format() string               { return k.prefix + "format" }
 func (k keyspace) closed() string               { return k.prefix + "closed" }
 func (k keyspace) restored(id string) string    { return k.prefix + "restored/" + id }
 func (k keyspace) vouch(id string) string       { return k.prefix + "vouch/" + id }
-func (k keyspace) restores() string             { return k.prefix + "restored/" }
+func (k keyspace) clock() string                { return k.prefix + "clock" }
 
 // keyKind is the kind of thing that a key names.
 type keyKind uint8
@@ -49,6 +49,7 @@ const (
 	formatKey
 	closedKey
 	restoredKey
+	clockKey
 	vouchKey
 )
 
@@ -69,6 +70,8 @@ func (k keyspace) parse(key []byte) (kind keyKind, ref queue.Ref) {
 		return formatKey, ref
 	case rest == "closed":
 		return closedKey, ref
+	case rest == "clock":
+		return clockKey, ref
 	case strings.HasPrefix(rest, "restored/"):
 		return restoredKey, ref
 	case strings.HasPrefix(rest, "vouch/"):

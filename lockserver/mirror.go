@@ -340,7 +340,7 @@ func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
 		s.seeClosed(kv.Value)
 	case vouchKey:
 		err = s.seeVouch(string(kv.Key), kv.Value)
-	case restoredKey:
+	case restoredKey, clockKey:
 	default:
 		err = errors.New("the key is of no known kind")
 	}

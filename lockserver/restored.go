@@ -2,35 +2,16 @@ package lockserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// restoration is the value of a restored key: which server acted on the restore, and
-// what of the base comes from the clock since. Earlier builds wrote the name alone; then
-// nothing does.
-type restoration struct {
-	Version int    `json:"v"`
-	Server  string `json:"n"`
-	Clock   int64  `json:"c"`
-}
-
-func (r restoration) encode() string {
-	value, err := json.Marshal(r)
-	if err != nil {
-		panic("lockserver: a plain restoration must encode: " + err.Error())
-	}
-	return string(value)
-}
-
 // The line of restores is restoreBump at lineStart and climbs by one each lineTick, which
 // is faster than a store writes. So at any time all that was ever issued is below it, but
-// for what a floor that was raised by hand adds. From lineEnd on the clock is not
-// believed: the line is then 7 % of the way to the highest base.
+// for what a floor adds that was raised above it by hand. From lineEnd on the clock is
+// not believed: the line is then 7 % of the way to the highest base.
 var (
 	lineStart = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 	lineEnd   = time.Date(2120, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -42,11 +23,16 @@ const (
 	restoreBump = 1_000_000_000_000
 )
 
+// lineAt returns where the line is; false says that the clock cannot be right.
+func lineAt(now time.Time) (line int64, ok bool) {
+	return restoreBump + int64(now.Sub(lineStart)/lineTick), !now.Before(lineStart) && now.Before(lineEnd)
+}
+
 // restored is what a store that was restored says before anybody acts on it.
 type restored struct {
 	rev   int64 // of the store, with the bump
 	base  int64
-	clock int64 // what of the base comes from the clock of an earlier restore
+	clock int64 // what of the base keeps tokens on the line: see keyspace.clock
 	done  bool  // somebody has acted on this restore
 }
 
@@ -59,11 +45,11 @@ type restored struct {
 // Where the clock is behind the snapshot, or is not believed, ok is false and the base
 // stays: the bump alone must do.
 func (r restored) lifted(now time.Time) (base, clock int64, ok bool) {
-	line := restoreBump + int64(now.Sub(lineStart)/lineTick)
+	line, ok := lineAt(now)
 	clock = line - r.rev
 	base = r.base - r.clock + clock
 	snapshot := r.clock + r.rev - restoreBump
-	if now.Before(lineStart) || !now.Before(lineEnd) || line <= snapshot || base < 0 || base > maxBase {
+	if !ok || line <= snapshot || base < 0 || base > maxBase {
 		return r.base, r.clock, false
 	}
 	return base, clock, true
@@ -95,24 +81,17 @@ func (s *Server) endRestored(ctx context.Context) error {
 
 func (s *Server) readRestored(ctx context.Context) (restored, error) {
 	resp, err := s.store.client.Txn(ctx).Then(
-		clientv3.OpGet(s.keys.base()), clientv3.OpGet(s.keys.restores(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.base()), clientv3.OpGet(s.keys.clock()), clientv3.OpGet(s.keys.restored(s.config.Restored)),
 	).Commit()
 	if err != nil {
 		return restored{}, err
 	}
-	found := restored{rev: resp.Header.Revision}
-	if found.base, err = parseBase(resp.Responses[0].GetResponseRange().Kvs); err != nil {
+	found := restored{rev: resp.Header.Revision, done: resp.Responses[2].GetResponseRange().Count > 0}
+	if found.base, err = parseNumber("base", resp.Responses[0]); err != nil {
 		return restored{}, err
 	}
-	var newest int64
-	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
-		found.done = found.done || string(kv.Key) == s.keys.restored(s.config.Restored)
-		var r restoration
-		if kv.ModRevision > newest && decodeValue(kv.Value, &r, &r.Version) == nil {
-			newest, found.clock = kv.ModRevision, r.Clock
-		}
-	}
-	return found, nil
+	found.clock, err = parseNumber("clock", resp.Responses[1])
+	return found, err
 }
 
 // commitRestored acts on a restore where the store is still as it was found; false says
@@ -123,10 +102,10 @@ func (s *Server) commitRestored(ctx context.Context, found restored, now time.Ti
 	ops := []clientv3.Op{
 		clientv3.OpDelete(s.keys.holds(), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.sessions(), clientv3.WithPrefix()),
-		clientv3.OpPut(key, restoration{Version: formatVersion, Server: s.config.Name, Clock: clock}.encode()),
+		clientv3.OpPut(key, s.config.Name),
 	}
 	if ok {
-		ops = append(ops, clientv3.OpPut(s.keys.base(), strconv.FormatInt(base, 10)))
+		ops = append(ops, putNumber(s.keys.base(), base), putNumber(s.keys.clock(), clock))
 	}
 	resp, err := s.store.client.Txn(ctx).If(absent(key), s.baseIs(found.base)).Then(ops...).Commit()
 	if err != nil || !resp.Succeeded {

@@ -125,18 +125,16 @@ func (d *deployment) restore(file string) {
 // revision to the same number.
 func TestRestored_AnySnapshotInAnyOrder(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(d *deployment){
-		"of a new store": func(*deployment) {},
-		"of a store whose floor was raised": func(d *deployment) {
-			if _, err := d.server.RaiseFloor(t.Context(), 1e15); err != nil {
-				t.Fatal(err)
-			}
-		},
+	nothing := func(*deployment) {}
+	for name, tc := range map[string]struct{ first, before func(d *deployment) }{
+		"of a new store":                    {nothing, nothing},
+		"with plain raises between":         {nothing, func(d *deployment) { d.raise(0) }},
+		"of a store whose floor was raised": {func(d *deployment) { d.raise(1e15) }, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := deploy(t)
-			prepare(d)
+			tc.first(d)
 			highest := d.churn(20)
 			files := []string{save(t, d.server)}
 			for _, i := range []int{0, 0, 1, 1, 0, 3, 2} {
@@ -145,8 +143,52 @@ func TestRestored_AnySnapshotInAnyOrder(t *testing.T) {
 					t.Fatalf("snapshot %d: token %d after %d", i, first, highest)
 				}
 				d.floor(lockserver.Unprotected)
+				tc.before(d)
 				highest = d.churn(20)
 				files = append(files, save(t, d.server))
+			}
+		})
+	}
+}
+
+func (d *deployment) raise(above tokens.Token) {
+	d.t.Helper()
+	if _, err := d.server.RaiseFloor(d.t.Context(), above); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// TestRestored_ASnapshotFromBeforeARaise: a raise to a number that the clock has passed
+// is no reason for the tokens of a restore to begin higher, or those of the next restore,
+// of a copy that does not know of the raise, would begin lower.
+func TestRestored_ASnapshotFromBeforeARaise(t *testing.T) {
+	t.Parallel()
+	for name, raise := range map[string]func(d *deployment){
+		"to a number": func(d *deployment) { d.raise(15e12) }, // passed in 2024
+		"of a wiped store that was restored before": func(d *deployment) {
+			d.restore(save(d.t, d.server))
+			d.churn(20)
+			d.stop()
+			d.restored = ""
+			d.start(filepath.Join(d.t.TempDir(), "wiped"))
+			d.floor(lockserver.Closed)
+			d.raise(0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t)
+			d.churn(20)
+			before := save(t, d.server)
+			raise(d)
+			highest := d.churn(20)
+			after := save(t, d.server)
+			for i, file := range []string{after, before, after, before} {
+				d.restore(file)
+				if first := d.churn(1); first <= highest {
+					t.Fatalf("restore %d: token %d after %d", i, first, highest)
+				}
+				highest = d.churn(20)
 			}
 		})
 	}
