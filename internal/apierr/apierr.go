@@ -97,7 +97,7 @@ var table = map[Code]Info{
 	UnsupportedMediaType: {415, ExitUsage, false, true, "The body must be application/json"},
 	Misdirected:          {421, ExitUsage, false, true, "The Host header names another server"},
 	OutOfBounds:          {422, ExitUsage, false, true, "A value is out of bounds"},
-	IdempotencyKeyReused: {422, ExitUsage, false, true, "The Idempotency-Key was used with another body"},
+	IdempotencyKeyReused: {422, ExitUsage, false, true, "The Idempotency-Key was used for this lock with another body"},
 	TokenMissing:         {428, ExitUsage, false, true, "The request needs a Fencing-Token header"},
 	Quota:                {429, ExitNotAcquired, true, true, "A quota of the API key is used up"},
 	Internal:             {500, 70, false, false, "The server met a fault of its own"},
