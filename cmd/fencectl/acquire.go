@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/clientsdk"
+	"github.com/fenced/fenced/tokens"
 )
 
 // queueFlags are the flags of commands that acquire.
@@ -95,7 +96,7 @@ command under a lock, "fencectl run" is safer.
 				if err != nil {
 					return err
 				}
-				if err := a.printHold(h.Lock(), h.ID(), h.Token().String()); err != nil {
+				if err := a.printHold(newHold{Lock: h.Lock(), Hold: h.ID(), Token: h.Token()}); err != nil {
 					// Nobody has its id: nobody could release it.
 					released := h.Release(context.WithoutCancel(cmd.Context()))
 					return fmt.Errorf("the hold could not be printed and was released: %w", errors.Join(err, released))
@@ -108,11 +109,18 @@ command under a lock, "fencectl run" is safer.
 	return cmd
 }
 
-func (a *app) printHold(lock, id, token string) error {
+// newHold is what -o json prints; the token is a number, as everywhere.
+type newHold struct {
+	Lock  string       `json:"lock"`
+	Hold  string       `json:"hold"`
+	Token tokens.Token `json:"token"`
+}
+
+func (a *app) printHold(h newHold) error {
 	if a.output == "json" {
-		return a.print(map[string]string{"lock": lock, "hold": id, "token": token}, nil)
+		return a.print(h, nil)
 	}
-	for _, v := range [][2]string{{"FENCED_LOCK", lock}, {"FENCED_HOLD", id}, {"FENCED_TOKEN", token}} {
+	for _, v := range [][2]string{{"FENCED_LOCK", h.Lock}, {"FENCED_HOLD", h.Hold}, {"FENCED_TOKEN", h.Token.String()}} {
 		if _, err := fmt.Fprintf(a.out, "export %s=%s\n", v[0], shellQuote(v[1])); err != nil {
 			return err
 		}

@@ -255,6 +255,21 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A script that reads a token with jq gets the same from every command: a number.
+func TestAcquire_prints_the_token_as_a_number(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var got struct {
+		Lock, Hold string
+		Token      json.Number
+	}
+	out := b.ok("acquire", "l", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Lock != "l" || got.Hold == "" || strings.Contains(out, `"`+got.Token.String()+`"`) {
+		t.Errorf("%s: %v", out, err)
+	}
+	b.ok("check", "l", got.Token.String())
+}
+
 // fullDisk is a standard output that takes nothing.
 type fullDisk struct{}
 
