@@ -196,8 +196,6 @@ func TestExternal_ServersOfOneDeploymentShareAndOthersAreRefused(t *testing.T) {
 	release(t, one, hold)
 }
 
-// TestExternal_TheSmallestRoleThatWorks gives the server's user readwrite on the
-// prefix and nothing else.
 // TestExternal_AStoreOfANewerMajorVersionIsRefused: people are told by which version it
 // was written, and what to start.
 func TestExternal_AStoreOfANewerMajorVersionIsRefused(t *testing.T) {
@@ -218,6 +216,8 @@ func TestExternal_AStoreOfANewerMajorVersionIsRefused(t *testing.T) {
 	}
 }
 
+// TestExternal_TheSmallestRoleThatWorks gives the server's user readwrite on the
+// prefix and nothing else.
 func TestExternal_TheSmallestRoleThatWorks(t *testing.T) {
 	t.Parallel()
 	etcd := newEtcd(t)
