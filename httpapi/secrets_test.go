@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -76,13 +78,14 @@ func TestSecrets_stay_with_their_owners(t *testing.T) {
 	look("POST", "/v1/break", fmt.Sprintf(`{"lock":"secrets","token":%d,"reason":"r"}`, held.Token))
 	look("DELETE", "/v1/sessions/"+session.Session, "")
 
-	stream := c.send(t, "GET", "/v1/events", "", append(auth, "Last-Event-ID", fmt.Sprintf("%d.0", session.Revision))...)
-	events := make([]byte, 16<<10)
-	n, err := io.ReadAtLeast(stream.Body, events, 100)
-	if err != nil {
-		t.Fatal(err)
+	last := c.acquire(t, "last", "", auth...) // its event comes after all others of the run
+	since := fmt.Sprintf("%d.0", session.Revision)
+	events := c.send(t, "GET", "/v1/events", "", append(auth, "Last-Event-ID", since)...)
+	kinds := readEvents(t, io.TeeReader(events.Body, &seen), last.Ref)
+	want := map[string]string{held.Ref: "granted broken", released.Ref: "granted released", queued.Ref: "queued granted", last.Ref: "granted"}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("the events of the run, by ref (-want +got)\n%s", diff)
 	}
-	seen.Write(events[:n])
 	snapshot, err := node.Client().SnapshotWithVersion(t.Context()) // with all that was overwritten, and the leases
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +110,21 @@ func TestSecrets_stay_with_their_owners(t *testing.T) {
 	for _, ref := range []string{held.Ref, released.Ref, queued.Ref, session.Ref} {
 		if !strings.Contains(text, ref) {
 			t.Errorf("the ref %s shows nowhere: the test looks in the wrong places", ref)
+		}
+	}
+}
+
+// readEvents reads up to the first event of the hold last, and returns what happened
+// to each hold in order.
+func readEvents(t *testing.T, body io.Reader, last string) map[string]string {
+	t.Helper()
+	s := &stream{t: t, lines: bufio.NewScanner(body)}
+	kinds := make(map[string]string)
+	for {
+		m := s.next()
+		kinds[m.data.Ref] = strings.TrimSpace(kinds[m.data.Ref] + " " + m.name)
+		if m.data.Ref == last {
+			return kinds
 		}
 	}
 }
