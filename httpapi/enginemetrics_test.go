@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -53,6 +55,28 @@ func TestMetrics_of_the_engine(t *testing.T) {
 	}
 	if _, err := httpapi.Observe(registry); err == nil {
 		t.Error("two engines share the metrics of one registry")
+	}
+}
+
+// The alarm of a mirror that missed an event of the store: what the audits found is a
+// counter, and at 0 from the start, or the first one would be no increase.
+func TestMetrics_of_the_audits(t *testing.T) {
+	t.Parallel()
+	found := 0
+	engine := &fakeEngine{
+		ready:  func() error { return nil },
+		status: func(context.Context) (lockserver.Status, error) { return lockserver.Status{Differences: found}, nil },
+	}
+	c := newClientWith(t, httpapi.Config{Engine: engine, Registry: prometheus.NewRegistry(), Logger: quiet()})
+	for ; found < 2; found++ {
+		text, err := io.ReadAll(c.send(t, "GET", "/metrics", "").Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("\n# TYPE fenced_mirror_differences_total counter\nfenced_mirror_differences_total %d\n", found)
+		if !strings.Contains(string(text), want) {
+			t.Errorf("after %d the metrics lack %s", found, want)
+		}
 	}
 }
 

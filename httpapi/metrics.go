@@ -101,19 +101,28 @@ type statusCollector struct{ engine AdminService }
 // statusTimeout bounds a scrape.
 const statusTimeout = 2 * time.Second
 
-type statusGauge struct {
+// statusMetric is a number of the status.
+type statusMetric struct {
 	desc  *prometheus.Desc
+	kind  prometheus.ValueType
 	value func(lockserver.Status) float64
 }
 
-func gauge(name, help string, value func(lockserver.Status) float64) statusGauge {
-	return statusGauge{prometheus.NewDesc("fenced_"+name, help, nil, nil), value}
+func gauge(name, help string, value func(lockserver.Status) float64) statusMetric {
+	return statusMetric{prometheus.NewDesc("fenced_"+name, help, nil, nil), prometheus.GaugeValue, value}
+}
+
+// counter is a gauge that only grows while the server runs.
+func counter(name, help string, value func(lockserver.Status) float64) statusMetric {
+	m := gauge(name, help, value)
+	m.kind = prometheus.CounterValue
+	return m
 }
 
 var (
 	readyDesc = prometheus.NewDesc("fenced_ready", "1 where this server can grant.", nil, nil)
 
-	statusGauges = []statusGauge{
+	statusMetrics = []statusMetric{
 		gauge("holds", "Live holds, held and queued.", func(s lockserver.Status) float64 { return float64(s.Holds) }),
 		gauge("waiters", "Queued holds.", func(s lockserver.Status) float64 { return float64(s.Waiters) }),
 		gauge("locks", "Locks in use.", func(s lockserver.Status) float64 { return float64(s.Locks) }),
@@ -123,6 +132,7 @@ var (
 		gauge("token_highest", "The highest token that can have been issued.", func(s lockserver.Status) float64 { return float64(s.Highest) }),
 		gauge("bad_keys", "Keys of the store that do not parse.", func(s lockserver.Status) float64 { return float64(s.BadKeys) }),
 		gauge("floor_protected", "1 where an issued-token file guards against a store that was rolled back.", func(s lockserver.Status) float64 { return oneIf(s.Floor == lockserver.Protected) }),
+		counter("mirror_differences_total", "Comparisons with the store, one a minute, that found this server's picture of the holds wrong.", func(s lockserver.Status) float64 { return float64(s.Differences) }),
 	}
 )
 
@@ -136,8 +146,8 @@ func oneIf(b bool) float64 {
 // Describe implements prometheus.Collector.
 func (statusCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- readyDesc
-	for _, g := range statusGauges {
-		out <- g.desc
+	for _, m := range statusMetrics {
+		out <- m.desc
 	}
 }
 
@@ -150,8 +160,8 @@ func (c statusCollector) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		return // fenced_ready tells
 	}
-	for _, g := range statusGauges {
-		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(status))
+	for _, m := range statusMetrics {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(status))
 	}
 }
 

@@ -62,11 +62,9 @@ func TestAudit_FindsAndHealsALostEvent(t *testing.T) {
 	if err := s.audit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.mu.Lock()
-	if s.mirror.differences != 1 {
-		t.Errorf("%d differences, want 1", s.mirror.differences)
+	if st, err := s.Status(t.Context()); err != nil || st.Differences != 1 {
+		t.Errorf("the status tells of %d differences, want 1 (%v)", st.Differences, err)
 	}
-	s.mu.Unlock()
 	for gone := false; !gone; {
 		s.mu.Lock()
 		gone = s.table.Get(ghost.Ref) == nil
