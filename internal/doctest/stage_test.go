@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/fenced/fenced/tokens/mysqlfence/mysqltest"
 	"github.com/fenced/fenced/tokens/pgfence"
 	"github.com/fenced/fenced/tokens/pgfence/pgtest"
@@ -26,11 +28,12 @@ const root = "../.."
 const address = "127.0.0.1:7420"
 
 func TestMain(m *testing.M) {
-	code := mysqltest.Main(pgtest.Main(m)).Run()
-	if bin.dir != "" {
-		_ = os.RemoveAll(bin.dir)
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(mysqltest.Main(pgtest.Main(m)), goleak.Cleanup(func(code int) {
+		if bin.dir != "" {
+			_ = os.RemoveAll(bin.dir)
+		}
+		os.Exit(code)
+	}))
 }
 
 // bin is the directory of the two programs, made once.

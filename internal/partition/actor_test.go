@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/fenced/fenced/clientsdk"
 )
 
@@ -29,7 +31,7 @@ const ttl = 3 * time.Second
 func TestMain(m *testing.M) {
 	role := map[string]func(*clientsdk.Client, string) error{"hold": hold, "try": try}[os.Getenv(roleEnv)]
 	if role == nil {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m) // it exits
 	}
 	c, err := clientsdk.New(clientsdk.Config{Endpoints: strings.Split(os.Getenv(endpointsEnv), ","), TTL: ttl})
 	if err == nil {
