@@ -3,10 +3,16 @@
 package stage_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/internal/demo/stage"
@@ -147,16 +153,7 @@ func TestWorker_cannot_renew_while_it_writes(t *testing.T) {
 			r := one(t, 1)
 			p.deliver(t, r, r)
 
-			// A row in the making keeps the writes waiting.
-			tx, err := p.Pool.Begin(p.ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tx.Rollback(p.ctx)
-			if _, err := tx.Exec(p.ctx, `INSERT INTO reward_claim (player_id, reward_event_id, fence_token, status)
-				VALUES ($1, $2, 1, 'CLAIMED')`, r.Player, r.Event); err != nil {
-				t.Fatal(err)
-			}
+			write := p.holdUp(t, r)
 			proxy, err := faultproxy.New(p.Server)
 			if err != nil {
 				t.Fatal(err)
@@ -174,7 +171,7 @@ func TestWorker_cannot_renew_while_it_writes(t *testing.T) {
 			heir := p.worker(t, "heir", "--concurrency", "1")
 			p.record(t, heir, func(rewards.Record) bool { return true })
 			p.eventually(t, waiting, len(forget)+1) // the heir, and whoever forgot its hold
-			if err := tx.Rollback(p.ctx); err != nil {
+			if err := write.Rollback(p.ctx); err != nil {
 				t.Fatal(err)
 			}
 			p.attempt(t, heir, r.Key(), rewards.Applied, rewards.AlreadyApplied)
@@ -184,27 +181,66 @@ func TestWorker_cannot_renew_while_it_writes(t *testing.T) {
 	}
 }
 
-// Renewals arrive, and their answers come after the lease has ended.
+// Renewals of a worker whose write waits for the database reach the server after the
+// lease has ended, or in time and only their answers come late. The worker's write is
+// ended with its hold, and the reward is paid once.
 func TestWorker_renewals_delayed_past_the_lease(t *testing.T) {
 	t.Parallel()
-	p := newPlay(t, theStage)
-	p.deliver(t, rewards.Season(nextWeek(), 20)...)
-	proxy, err := faultproxy.New(p.Server)
+	for name, late := range map[string]faultproxy.Fault{
+		"requests": {Delay: 2 * ttl, KeepOpen: true}, "answers": {DelayAnswer: 2 * ttl},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlay(t, theStage)
+			r := one(t, 1)
+			p.deliver(t, r, r)
+			write := p.holdUp(t, r)
+			proxy, err := faultproxy.New(p.Server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = proxy.Close() })
+			var renewals atomic.Int64
+			proxy.Decide(func(r *http.Request) faultproxy.Fault {
+				if !strings.HasSuffix(r.URL.Path, "/renew") {
+					return faultproxy.Fault{}
+				}
+				renewals.Add(1)
+				return late
+			})
+			direct := p.Server
+			p.Server = proxy.URL()
+			slow := p.worker(t, "slow", "--concurrency", "1")
+			p.Server = direct
+			ended := p.attempt(t, slow, r.Key(), "failed")
+			// Nothing but the hold's own context ends a write of a worker that goes on.
+			if renewals.Load() == 0 || ended.Token == 0 || !strings.Contains(ended.Error, "context canceled") {
+				t.Errorf("%d renewals were late, and the attempt was %+v", renewals.Load(), ended)
+			}
+			faults.add("renewals delayed past the lease")
+			proxy.Decide(func(*http.Request) faultproxy.Fault { return faultproxy.Fault{} })
+			if err := write.Rollback(p.ctx); err != nil {
+				t.Fatal(err)
+			}
+			p.finish(t, slow, p.worker(t, "quick"))
+		})
+	}
+}
+
+// holdUp keeps the writes of r waiting, with a row in the making, until the transaction
+// ends.
+func (p *play) holdUp(t *testing.T, r rewards.Reward) pgx.Tx {
+	t.Helper()
+	tx, err := p.Pool.Begin(p.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = proxy.Close() })
-	direct := p.Server
-	p.Server = proxy.URL()
-	slow := p.worker(t, "slow")
-	p.Server = direct
-	quick := p.worker(t, "quick")
-	p.record(t, slow, func(r rewards.Record) bool { return r.Kind == "attempt" })
-	proxy.Partition(true) // what is sent now is delivered later
-	faults.add("network stalled past the lease")
-	time.Sleep(2 * ttl) // the length of the stall is the fault
-	proxy.Partition(false)
-	p.finish(t, slow, quick)
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(p.ctx)) })
+	if _, err := tx.Exec(p.ctx, `INSERT INTO reward_claim (player_id, reward_event_id, fence_token, status)
+		VALUES ($1, $2, 1, 'CLAIMED')`, r.Player, r.Event); err != nil {
+		t.Fatal(err)
+	}
+	return tx
 }
 
 // Two messages name one reward with different amounts. The first is paid; the other
