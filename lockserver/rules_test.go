@@ -1,20 +1,16 @@
 package lockserver_test
 
 import (
-	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/lockserver"
-	"github.com/fenced/fenced/lockserver/embedded"
 )
 
 // The tests of this file are named after the rules that they hold: R1 to R14 of
@@ -268,38 +264,4 @@ func TestR9_AWaiterIsGrantedOnlyOnAFreshKeepAlive(t *testing.T) {
 	faults.onKeepAlive(nil)
 	close(answer)
 	<-granted
-}
-
-func TestR11_AFullStoreStillReleases(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	node, err := embedded.Start(ctx, embedded.Config{
-		Dir: filepath.Join(t.TempDir(), "data"), NoSync: true, QuotaBytes: 8 << 20,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = node.Close() })
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
-	sub := subscribe(t, s)
-	h := mustAcquire(t, s, try("a"))
-	other := mustAcquire(t, s, try("b"))
-	ballast := strings.Repeat("x", 1<<20)
-	for err == nil {
-		_, err = node.Client().Put(ctx, "/ballast", ballast)
-	}
-
-	_, err = s.Acquire(t.Context(), try("c"))
-	if code := apierr.CodeOf(err); code != apierr.OutcomeUnknown && code != apierr.NoQuorum {
-		t.Fatalf("acquire on a full store: %v", err)
-	}
-	if err := s.Ready(); !errors.Is(err, rpctypes.ErrNoSpace) {
-		t.Fatalf("ready on a full store: %v", err)
-	}
-	if _, err := s.Renew(t.Context(), other.ID); err != nil {
-		t.Fatalf("renew on a full store: %v", err)
-	}
-	mustRelease(t, s, h)
-	nextEvent(t, sub, lockserver.EventUnknown) // no room to say that it was released
 }
