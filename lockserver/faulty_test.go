@@ -2,6 +2,7 @@ package lockserver_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,6 +14,7 @@ type faulty struct {
 	mu    sync.Mutex
 	write func(*clientv3.TxnResponse, error) (*clientv3.TxnResponse, error)
 	alive func()
+	lease func() error
 }
 
 // spoil puts f before the store of a client.
@@ -36,6 +38,25 @@ func (f *faulty) onKeepAlive(fault func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.alive = fault
+}
+
+// onLease loses the answer of every grant and keep-alive of a lease for which fault
+// returns an error; nil heals.
+func (f *faulty) onLease(fault func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lease = fault
+}
+
+// lost returns the fault of a lease call that was done.
+func (f *faulty) lost() error {
+	f.mu.Lock()
+	fault := f.lease
+	f.mu.Unlock()
+	if fault == nil {
+		return nil
+	}
+	return fault()
 }
 
 type faultyKV struct {
@@ -95,6 +116,17 @@ func (l *faultyLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*
 	l.faults.mu.Unlock()
 	if fault != nil {
 		fault()
+	}
+	if lost := l.faults.lost(); lost != nil {
+		return nil, errors.Join(lost, err)
+	}
+	return resp, err
+}
+
+func (l *faultyLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	resp, err := l.Lease.Grant(ctx, ttl)
+	if lost := l.faults.lost(); lost != nil {
+		return nil, errors.Join(lost, err)
 	}
 	return resp, err
 }

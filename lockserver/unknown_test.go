@@ -31,7 +31,7 @@ func (u *unlucky) call(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(u.rand.IntN(6000))*time.Microsecond)
 	defer cancel()
 	u.n++
-	switch u.rand.IntN(8) {
+	switch u.rand.IntN(11) {
 	case 0, 1, 2:
 		u.acquire(ctx)
 	case 3, 4:
@@ -49,6 +49,18 @@ func (u *unlucky) call(t *testing.T) {
 	case 7:
 		if s := draw(u.rand, u.joined); s != nil {
 			_ = u.server.EndSession(ctx, s.ID)
+		}
+	case 8:
+		if h := draw(u.rand, u.held); h != nil {
+			_, _ = u.server.Renew(ctx, h.ID)
+		}
+	case 9:
+		if s := draw(u.rand, u.joined); s != nil {
+			_, _ = u.server.RenewSession(ctx, s.ID)
+		}
+	case 10:
+		if u.rand.IntN(10) == 0 { // it ends all that the others have
+			_, _ = u.server.RaiseFloor(ctx, 0)
 		}
 	}
 }
@@ -96,6 +108,12 @@ func TestR8_LostAnswersLeaveNoOrphansAndNoEqualTokens(t *testing.T) {
 		}
 		return resp, err
 	})
+	faults.onLease(func() error {
+		if rand.IntN(5) == 0 {
+			return errLost
+		}
+		return nil
+	})
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
@@ -107,6 +125,7 @@ func TestR8_LostAnswersLeaveNoOrphansAndNoEqualTokens(t *testing.T) {
 	}
 	wg.Wait()
 	faults.onWrite(nil)
+	faults.onLease(nil)
 
 	bound := time.Now().Add(max(lockserver.PlaceTimeout, 7*time.Second) + time.Second)
 	for st := status(t, s); st.Holds+st.Sessions > 0; st = status(t, s) {
@@ -115,9 +134,94 @@ func TestR8_LostAnswersLeaveNoOrphansAndNoEqualTokens(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond) // sessions end without an event
 	}
+	bound = time.Now().Add(7*time.Second + time.Second) // one of 1 s stands 6 s in the store, and a look more
+	for len(leaseIDs(t, node.Client())) > 0 {
+		if time.Now().After(bound) {
+			t.Fatalf("%d leases outlive the bound", len(leaseIDs(t, node.Client())))
+		}
+		time.Sleep(50 * time.Millisecond) // the store tells nobody of their end
+	}
 	stop()
 	if locks := <-judged; locks != 4 {
 		t.Fatalf("grants on %d locks, want 4", locks)
+	}
+}
+
+// repeated are calls that are made again, and what is live afterwards; before, there is
+// one hold and one session.
+var repeated = []struct {
+	name            string
+	call            func(ctx context.Context, s *lockserver.Server, h *lockserver.Hold, o *lockserver.Session) error
+	holds, sessions int
+}{
+	{"renew", func(ctx context.Context, s *lockserver.Server, h *lockserver.Hold, _ *lockserver.Session) error {
+		renewed, err := s.Renew(ctx, h.ID)
+		if err == nil && renewed.Token != h.Token {
+			err = fmt.Errorf("token %d after %d", renewed.Token, h.Token)
+		}
+		return err
+	}, 1, 1},
+	{"renew a session", func(ctx context.Context, s *lockserver.Server, _ *lockserver.Hold, o *lockserver.Session) error {
+		_, err := s.RenewSession(ctx, o.ID)
+		return err
+	}, 1, 1},
+	{"create a session", func(ctx context.Context, s *lockserver.Server, _ *lockserver.Hold, _ *lockserver.Session) error {
+		_, err := s.CreateSession(ctx, "worker", 0)
+		return err
+	}, 1, 2},
+	{"acquire", func(ctx context.Context, s *lockserver.Server, h *lockserver.Hold, _ *lockserver.Session) error {
+		req := try("b")
+		req.IdempotencyKey = fmt.Sprintf("%032x", 1)
+		next, err := s.Acquire(ctx, req)
+		if err == nil && (next.State != lockserver.Held || next.Token <= h.Token) {
+			err = fmt.Errorf("%v with token %d after %d", next.State, next.Token, h.Token)
+		}
+		return err
+	}, 2, 1},
+	{"raise the floor", func(ctx context.Context, s *lockserver.Server, _ *lockserver.Hold, _ *lockserver.Session) error {
+		base, err := s.RaiseFloor(ctx, 0)
+		if st, _ := s.Status(ctx); err == nil && st.Base != base {
+			err = fmt.Errorf("base %d after a raise to %d", st.Base, base)
+		}
+		return err
+	}, 0, 0},
+}
+
+// TestR8_ARepeatAfterALostAnswerIsHarmless loses the answer of one call that has had its
+// effect, and makes the call again.
+func TestR8_ARepeatAfterALostAnswerIsHarmless(t *testing.T) {
+	t.Parallel()
+	for _, c := range repeated {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			node := etcdtest.Node(t)
+			faults := spoil(node.Client())
+			s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+			h := mustAcquire(t, s, try("a"))
+			o, err := s.CreateSession(t.Context(), "worker", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			faults.onLease(func() error { return errLost })
+			if c.name == "raise the floor" {
+				faults.onWrite(lose)
+			}
+			if err := c.call(t.Context(), s, h, o); !errors.Is(err, errLost) {
+				t.Fatalf("the answer was lost, and the call says %v", err)
+			}
+			faults.onLease(nil)
+			faults.onWrite(nil)
+			if err := c.call(t.Context(), s, h, o); err != nil {
+				t.Fatalf("the repeat: %v", err)
+			}
+			st := status(t, s)
+			if st.Holds != c.holds || st.Sessions != c.sessions || st.Floor == lockserver.Closed {
+				t.Errorf("%d holds and %d sessions, want %d and %d; the floor is %v", st.Holds, st.Sessions, c.holds, c.sessions, st.Floor)
+			}
+			if next := mustAcquire(t, s, try("c")); next.Token <= h.Token || next.Token <= st.Highest {
+				t.Errorf("token %d after %d", next.Token, st.Highest)
+			}
+		})
 	}
 }
 
