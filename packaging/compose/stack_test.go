@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -56,6 +57,7 @@ func newStack(t *testing.T) *stack {
 		s.ports[name] = freePort(t)
 		s.env = append(s.env, name+"="+s.ports[name])
 	}
+	t.Cleanup(http.DefaultClient.CloseIdleConnections) // their goroutines are no leak
 	t.Cleanup(removeImages) // after the containers
 	t.Cleanup(s.down)
 	s.down() // what a killed run has left
