@@ -58,7 +58,7 @@ func newStack(t *testing.T) *stack {
 		s.env = append(s.env, name+"="+s.ports[name])
 	}
 	t.Cleanup(http.DefaultClient.CloseIdleConnections) // their goroutines are no leak
-	t.Cleanup(removeImages) // after the containers
+	t.Cleanup(removeImages)                            // after the containers
 	t.Cleanup(s.down)
 	s.down() // what a killed run has left
 	return s
