@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -31,6 +32,7 @@ type etcdServer struct {
 	client    string // URL for clients
 	peer      string
 	maxTxnOps uint
+	tls       transport.TLSInfo // of an etcd whose URL for clients is https
 	etcd      *embed.Etcd
 }
 
@@ -65,6 +67,7 @@ func (e *etcdServer) start(dir string) {
 	c.Name, c.Dir, c.InitialCluster = "external", dir, "external="+e.peer
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.ClientTLSInfo = e.tls
 	c.EnableGRPCGateway, c.UnsafeNoFsync = false, true
 	c.BcryptCost = 4 // the least: logging in is not what is tested
 	c.TickMs, c.ElectionMs = 10, 100
