@@ -34,35 +34,41 @@ type mark struct {
 func (n *Node) Upkeep(ctx context.Context, revision func() int64, log *slog.Logger) {
 	tick := time.NewTicker(compactEvery)
 	defer tick.Stop()
-	var marks []mark
-	var due, done int64
+	past := history{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			marks = append(marks, mark{now, revision()})
-			var rev int64
-			if rev, marks = oldest(marks, now); rev > due {
-				due = rev
-			}
+			n.keep(ctx, &past, mark{now, revision()}, log)
 		}
-		n.mendFull(ctx, time.Now(), log)
-		if _, leads := n.Leader(); !leads {
-			continue
-		}
-		if err := n.Promote(ctx); err != nil {
-			log.Warn("a new member does not vote yet", "error", err)
-		}
-		if due <= done {
-			continue
-		}
-		if err := n.Compact(ctx, due); err != nil {
-			log.Warn("the store was not compacted", "revision", due, "error", err)
-			continue
-		}
-		done = due
 	}
+}
+
+// history is what Upkeep remembers of the store's.
+type history struct {
+	marks     []mark
+	due, done int64 // what is to be dropped, and was
+}
+
+// keep does what is due once in compactEvery.
+func (n *Node) keep(ctx context.Context, past *history, present mark, log *slog.Logger) {
+	past.add(present)
+	n.mendFull(ctx, time.Now(), log)
+	if _, leads := n.Leader(); !leads {
+		return
+	}
+	if err := n.Promote(ctx); err != nil {
+		log.Warn("a new member does not vote yet", "error", err)
+	}
+	if past.due <= past.done {
+		return
+	}
+	if err := n.Compact(ctx, past.due); err != nil {
+		log.Warn("the store was not compacted", "revision", past.due, "error", err)
+		return
+	}
+	past.done = past.due
 }
 
 // mendFull makes the node's file smaller where it has most of its quota and half of
@@ -121,6 +127,15 @@ func (n *Node) turn(now time.Time) bool {
 	}
 	turn := now.Unix() / int64(compactEvery.Seconds()) % int64(len(members))
 	return members[turn].ID == n.etcd.Server.MemberID()
+}
+
+// add remembers the present and finds what has become old enough to be dropped.
+func (h *history) add(present mark) {
+	h.marks = append(h.marks, present)
+	var rev int64
+	if rev, h.marks = oldest(h.marks, present.when); rev > h.due {
+		h.due = rev
+	}
 }
 
 // oldest returns the newest revision that is at least compactKeep old, 0 where
