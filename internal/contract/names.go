@@ -82,13 +82,8 @@ func nameThroughCLI(b *bundle, cli CLI) (h wire.Hold) {
 	if exit != 0 {
 		b.Fatalf("CLI: acquire %q: %d %s", b.lock, exit, stderr)
 	}
-	var out struct{ Lock, Hold, Token string }
-	if err := json.Unmarshal([]byte(stdout), &out); err != nil || out.Lock != b.lock {
-		b.Errorf("CLI: %q is held as %q, %v", b.lock, out.Lock, err)
-	}
-	h.Lock, h.Hold = out.Lock, out.Hold
-	if _, err := fmt.Sscan(out.Token, (*int64)(&h.Token)); err != nil {
-		b.Errorf("token %q: %v", out.Token, err)
+	if err := json.Unmarshal([]byte(stdout), &h); err != nil || h.Lock != b.lock {
+		b.Errorf("CLI: %q is held as %q, %v", b.lock, h.Lock, err)
 	}
 	return h
 }
