@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"time"
 
@@ -82,8 +81,7 @@ func (o AcquireOptions) within(ctx context.Context, try bool) (context.Context, 
 	if o.Wait == 0 && !try {
 		return ctx, func() {}
 	}
-	limit := max(leastTime, min(o.Wait, math.MaxInt64-lastAnswer)+lastAnswer)
-	return context.WithTimeoutCause(ctx, limit, errNoAnswer)
+	return forAnswer(ctx, max(o.Wait, leastTime-lastAnswer), lastAnswer)
 }
 
 // errStartOver ends an attempt whose hold or session ended before anybody was told

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -159,6 +160,11 @@ func (e *unavailableError) Code() apierr.Code {
 // errNoAnswer is the cause with which a context ends that lasts for the time of one
 // call, or of one try.
 var errNoAnswer error = noAnswerError{}
+
+// forAnswer returns ctx with an end to it after wait and more, for want of an answer.
+func forAnswer(ctx context.Context, wait, more time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, min(wait, math.MaxInt64-more)+more, errNoAnswer)
+}
 
 type noAnswerError struct{}
 

@@ -3,7 +3,6 @@ package clientsdk
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -44,7 +43,7 @@ type sessionSlot struct {
 // counts from the call: where no server answers, those who stand behind the one that
 // tries must not each begin anew.
 func (c *Client) pinSession(ctx context.Context, ttl time.Duration) (*session, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, min(c.cfg.RetryFor, math.MaxInt64-callTimeout)+callTimeout, errNoAnswer)
+	ctx, cancel := forAnswer(ctx, c.cfg.RetryFor, callTimeout)
 	defer cancel()
 	slot := c.slot(ttl)
 	select {

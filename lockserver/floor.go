@@ -174,7 +174,7 @@ func (s *Server) putClosed(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	tell := s.store.client.Txn(ctx).If(s.baseIs(base)).Then(clientv3.OpPut(s.keys.closed(), string(c.encode())))
+	tell := s.store.client.Txn(ctx).If(s.baseIs(base)).Then(clientv3.OpPut(s.keys.closed(), string(encode(c))))
 	if _, err := tell.Commit(); err != nil {
 		s.log.Error("the other servers were not told that granting is closed", "error", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 // Whatever stands in the closed key, granting is closed and there is a reason.
 func FuzzDecodeClosure(f *testing.F) {
-	f.Add(closure{Version: formatVersion, Highest: 7, Reason: "rolled back"}.encode())
+	f.Add(encode(closure{Version: formatVersion, Highest: 7, Reason: "rolled back"}))
 	f.Add([]byte(`{"v":99,"h":-1}`))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, value []byte) {

@@ -104,13 +104,18 @@ type holdValue struct {
 }
 
 func encodeHold(h *queue.Hold) []byte {
-	value, err := json.Marshal(holdValue{
+	return encode(holdValue{
 		Version: formatVersion, Lock: h.Lock, Owner: h.Owner, Metadata: h.Metadata,
 		Session: refText(h.Session), TTLMS: h.TTL.Milliseconds(), Server: h.Server,
 		Created: h.Created.UnixMilli(),
 	})
+}
+
+// encode returns a value of the store. All of them are structs of plain fields.
+func encode(v any) []byte {
+	value, err := json.Marshal(v)
 	if err != nil {
-		panic("lockserver: a hold of plain strings must encode: " + err.Error())
+		panic("lockserver: a value of plain fields must encode: " + err.Error())
 	}
 	return value
 }
@@ -175,11 +180,7 @@ type endsValue struct {
 }
 
 func encodeEnds(entries []endEntry) []byte {
-	value, err := json.Marshal(endsValue{Version: formatVersion, Ends: entries})
-	if err != nil {
-		panic("lockserver: plain end entries must encode: " + err.Error())
-	}
-	return value
+	return encode(endsValue{Version: formatVersion, Ends: entries})
 }
 
 // decodeEnds returns the entries by ref. An entry of a way of ending that this
@@ -210,14 +211,6 @@ type closure struct {
 	Version int    `json:"v"`
 	Highest int64  `json:"h"`
 	Reason  string `json:"w"`
-}
-
-func (c closure) encode() []byte {
-	value, err := json.Marshal(c)
-	if err != nil {
-		panic("lockserver: a plain closure must encode: " + err.Error())
-	}
-	return value
 }
 
 // decodeClosure reads a closure. One that cannot be read closes too.

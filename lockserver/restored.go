@@ -32,7 +32,7 @@ func lineAt(now time.Time) (line int64, ok bool) {
 type restored struct {
 	rev   int64 // of the store, with the bump
 	base  int64
-	clock int64 // what of the base keeps tokens on the line: see keyspace.clock
+	clock int64 // what of the base keeps tokens on the line: the key clock
 	done  bool  // somebody has acted on this restore
 }
 

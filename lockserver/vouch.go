@@ -2,7 +2,6 @@ package lockserver
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,14 +24,6 @@ type question struct {
 	Version int    `json:"v"`
 	Server  string `json:"n"`
 	By      string `json:"b,omitempty"`
-}
-
-func (q question) encode() string {
-	value, err := json.Marshal(q)
-	if err != nil {
-		panic("lockserver: a plain question must encode: " + err.Error())
-	}
-	return string(value)
 }
 
 // seekVouch asks again and again until this server is protected or ctx ends. A node that
@@ -71,7 +62,7 @@ func (s *Server) ask(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	q := question{Version: formatVersion, Server: s.config.Name}
-	_, _ = s.store.client.Put(ctx, key, q.encode(), clientv3.WithLease(l.ID))
+	_, _ = s.store.client.Put(ctx, key, string(encode(q)), clientv3.WithLease(l.ID))
 	return true
 }
 
@@ -106,7 +97,7 @@ func (s *Server) vouch(ctx context.Context) {
 		answer := question{Version: formatVersion, By: s.config.Name}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		_, err := s.store.client.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), "=", 1)).
-			Then(clientv3.OpPut(key, answer.encode(), clientv3.WithIgnoreLease())).Commit()
+			Then(clientv3.OpPut(key, string(encode(answer)), clientv3.WithIgnoreLease())).Commit()
 		cancel()
 		if err != nil {
 			s.log.Warn("a server that asked whether the store was rolled back has no answer yet", "error", err)

@@ -122,10 +122,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Pool.Close)
-	if c.locks, err = faultproxy.New(c.Server); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.locks.Close() })
+	c.locks = proxyTo(t, c.Server)
 	return c
 }
 
@@ -206,11 +203,7 @@ func (c *chaos) overtaken(t *testing.T) {
 // one answer in twenty, after the effect.
 func forgetful(t *testing.T, url string) string {
 	t.Helper()
-	proxy, err := faultproxy.New(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = proxy.Close() })
+	proxy := proxyTo(t, url)
 	proxy.Decide(func(r *http.Request) faultproxy.Fault {
 		lose := r.Method == http.MethodPost && rand.IntN(20) == 0
 		if lose {

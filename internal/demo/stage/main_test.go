@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/internal/demo/stage"
+	"github.com/fenced/fenced/internal/faultproxy"
 )
 
 // theStage is shared by the tests that do not disturb fenced or PostgreSQL itself.
@@ -97,6 +98,18 @@ func nextWeek() int {
 
 // patience is how long a play may take; what hangs longer has failed.
 const patience = 90 * time.Second
+
+// proxyTo starts a proxy to the server at url, as faithful as the network until told
+// otherwise.
+func proxyTo(t *testing.T, url string) *faultproxy.Proxy {
+	t.Helper()
+	proxy, err := faultproxy.New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	return proxy
+}
 
 // newPlay makes a ledger on s.
 func newPlay(t *testing.T, s *stage.Stage) *play {

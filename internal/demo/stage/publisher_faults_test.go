@@ -88,11 +88,7 @@ func TestPublisher_answers_lost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, items := paid(t, 5, flags...)
-			proxy, err := faultproxy.New(items)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = proxy.Close() })
+			proxy := proxyTo(t, items)
 			var (
 				seen sync.Map
 				lost atomic.Int64

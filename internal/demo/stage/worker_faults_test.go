@@ -154,11 +154,7 @@ func TestWorker_cannot_renew_while_it_writes(t *testing.T) {
 			p.deliver(t, r, r)
 
 			write := p.holdUp(t, r)
-			proxy, err := faultproxy.New(p.Server)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = proxy.Close() })
+			proxy := proxyTo(t, p.Server)
 			direct := p.Server
 			p.Server = proxy.URL()
 			cut := p.worker(t, "cut off", append(forget, "--concurrency", "1")...)
@@ -195,11 +191,7 @@ func TestWorker_renewals_delayed_past_the_lease(t *testing.T) {
 			r := one(t, 1)
 			p.deliver(t, r, r)
 			write := p.holdUp(t, r)
-			proxy, err := faultproxy.New(p.Server)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = proxy.Close() })
+			proxy := proxyTo(t, p.Server)
 			var renewals atomic.Int64
 			proxy.Decide(func(r *http.Request) faultproxy.Fault {
 				if !strings.HasSuffix(r.URL.Path, "/renew") {
