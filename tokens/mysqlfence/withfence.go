@@ -88,12 +88,12 @@ func WithFence(ctx context.Context, db *sql.DB, c tokens.Claim, fn func(ctx cont
 func once(ctx context.Context, db *sql.DB, c tokens.Claim, fn func(ctx context.Context, tx *Tx) error) error {
 	s, err := openSession(ctx, db, c.Deadline)
 	if err != nil {
-		return unit.NotThrough(ctx, Classify(err))
+		return Classify(unit.NotThrough(ctx, err))
 	}
 	defer s.close(ctx)
 	inner, err := s.conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return unit.NotThrough(ctx, Classify(err))
+		return Classify(unit.NotThrough(ctx, err))
 	}
 	// Deferred, because fn may panic or end its goroutine, and the connection can
 	// be closed only after the transaction. It does nothing after a COMMIT.
@@ -111,7 +111,7 @@ func run(ctx context.Context, tx *Tx, c tokens.Claim, fn func(ctx context.Contex
 		return unit.NotThrough(ctx, err)
 	}
 	if _, err := tx.tx.ExecContext(ctx, "SAVEPOINT "+mark(tx.tx)); err != nil {
-		return unit.NotThrough(ctx, Classify(err))
+		return Classify(unit.NotThrough(ctx, err))
 	}
 	err := fn(ctx, tx)
 	switch {

@@ -117,7 +117,7 @@ func connClosed(db Beginner) bool {
 func once(ctx context.Context, db Beginner, c tokens.Claim, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	inner, err := db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL(c.Deadline)})
 	if err != nil {
-		return unit.NotThrough(ctx, Classify(err))
+		return Classify(unit.NotThrough(ctx, err))
 	}
 	tx := &boundTx{Tx: inner, limits: &limits{deadline: c.Deadline, set: time.Now()}}
 	// Deferred, because fn may panic or end its goroutine. It does nothing after a COMMIT.
@@ -156,7 +156,7 @@ func prove(ctx context.Context, tx pgx.Tx, c tokens.Claim) error {
 	}
 	var proof *tokens.Token
 	if err := tx.QueryRow(ctx, "SELECT fence.proof($1::text)", c.Resource).Scan(&proof); err != nil {
-		return unit.NotThrough(ctx, Classify(err))
+		return Classify(unit.NotThrough(ctx, err))
 	}
 	if proof == nil || *proof != c.Token {
 		return fmt.Errorf("with fence %q: the function has ended the transaction that advanced to %d: %w",

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/fenced/fenced/tokens"
@@ -89,20 +90,43 @@ func pause(ctx context.Context, try int) {
 	}
 }
 
-// NotThrough says of a try that was out of time before the caller's function
-// could be called that it was kept waiting: by the fence's holder, or for a
-// connection.
+// NotThrough says what a limit of time means for a try that met it before the
+// caller's function could be called. Where the unit's time is over, it was kept
+// waiting, by the fence's holder or for a connection. Where it is not, the limit was
+// the driver's own, as for connecting, and another try has a chance.
 func NotThrough(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", tokens.ErrBusy, err)
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
 	}
-	return err
+	settle(ctx)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", tokens.ErrBusy, err)
+	case ctx.Err() == nil:
+		return fmt.Errorf("%w: %w", tokens.ErrRetryable, err)
+	default:
+		return err
+	}
+}
+
+// settle waits for ctx to end where the clock says that its time is over: the network
+// keeps the same deadline by a timer of its own, which may be the first to ring.
+func settle(ctx context.Context) {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
 }
 
 // explain says of the end of a context what it was that ended, with the error of
-// the try before: somebody who waited in vain wants to know for whom.
+// the try before: somebody who waited in vain wants to know for whom. What has a
+// meaning already keeps it: a COMMIT without an answer in its time ends like a
+// context too, and is not the same as nothing written.
 func (w Work) explain(ctx context.Context, err, last error) error {
-	if err != nil && ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+	if Classified(err) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	settle(ctx)
+	if ctx.Err() != nil {
 		return w.timeOver(ctx, last)
 	}
 	return err
