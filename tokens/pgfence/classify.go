@@ -44,6 +44,7 @@ var classes = map[string]error{
 	"57P01": tokens.ErrRetryable, // admin_shutdown, pg_terminate_backend
 	"57P02": tokens.ErrRetryable, // crash_shutdown
 	"57P03": tokens.ErrRetryable, // cannot_connect_now
+	"57P05": tokens.ErrRetryable, // idle_session_timeout, met by the next statement
 	"53300": tokens.ErrRetryable, // too_many_connections
 
 	"25006": tokens.ErrRetryable, // read_only_sql_transaction: not the primary, or no longer
@@ -60,7 +61,8 @@ var classes = map[string]error{
 //	40001 40P01                  ErrRetryable
 //	55P03 57014                  ErrBusy
 //	25P03 25P04 57P01 57P02      ErrRetryable: the transaction is lost
-//	57P03 53300 25006 class 08   ErrRetryable
+//	57P03 57P05 53300 25006      ErrRetryable
+//	class 08                     ErrRetryable
 //	connection lost or refused   ErrRetryable
 //
 // Everything else comes back as it is: nil, the end of a context, an error that
@@ -68,7 +70,8 @@ var classes = map[string]error{
 // (a unique key of yours) or 22P02 (a bug). None of these is a reason for 412.
 //
 // It is meant for errors from before COMMIT was sent. What is lost at COMMIT has
-// an unknown outcome; [WithFence] tells the two apart.
+// an unknown outcome; [WithFence] and [Commit] tell the two apart, and
+// [ClassifyAlone] does where a statement is a transaction of its own.
 func Classify(err error) error {
 	if err == nil || unit.Classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -91,7 +94,7 @@ func classifyCode(pgErr *pgconn.PgError, err error) error {
 		return fmt.Errorf("resource %q: token %d: %w: %w", r.Resource, r.Token, tokens.ErrDuplicate, err)
 	case classes[pgErr.Code] != nil:
 		return fmt.Errorf("%w: %w", classes[pgErr.Code], err)
-	case pgErr.Code[:min(2, len(pgErr.Code))] == "08": // connection_exception, also a pooler's
+	case classOf(pgErr) == connectionException: // also a pooler's
 		return fmt.Errorf("%w: %w", tokens.ErrRetryable, err)
 	default:
 		return err
@@ -129,29 +132,66 @@ func connectionLost(err error) bool {
 	return connecting || unit.ConnectionLost(err) || pgconn.SafeToRetry(err)
 }
 
+// ClassifyAlone is [Classify] for a statement or a batch outside of a transaction. The
+// server commits such a one before it answers, so where the answer was lost, with the
+// connection or at the end of a context, the error wraps [tokens.ErrUnknownOutcome].
+// To wait in vain for a connection of a pool looks the same, and is called the same.
+func ClassifyAlone(err error) error {
+	switch {
+	case err == nil, unit.Classified(err), nothingCommitted(err):
+		return Classify(err)
+	case answerLost(err):
+		return fmt.Errorf("%w: %w", tokens.ErrUnknownOutcome, err)
+	default:
+		return err
+	}
+}
+
 // classifyCommit is Classify for the answer to COMMIT, where a lost connection
 // means that nobody knows.
 func classifyCommit(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, pgx.ErrTxCommitRollback) {
-		return fmt.Errorf("commit: a statement had failed and its error was ignored: %w", err)
-	}
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case ok && (pgErr.Code == "25P03" || pgErr.Code == "25P04"):
-		// The server ended the session before it read the COMMIT.
+	case err == nil:
+		return nil
+	case errors.Is(err, pgx.ErrTxCommitRollback):
+		return fmt.Errorf("commit: a statement had failed and its error was ignored: %w", err)
+	case nothingCommitted(err):
 		return Classify(err)
-	case ok && pgErr.SeverityUnlocalized == "ERROR":
-		// The server answered, so the transaction is rolled back.
-		return Classify(err)
-	case !ok && pgconn.SafeToRetry(err):
-		return Classify(err) // COMMIT was never sent
 	default:
 		return fmt.Errorf("commit: %w: %w", tokens.ErrUnknownOutcome, err)
 	}
 }
+
+// nothingCommitted reports whether err, of what would have committed, says for
+// certain that it has not.
+func nothingCommitted(err error) bool {
+	if _, connecting := errors.AsType[*pgconn.ConnectError](err); connecting {
+		return true
+	}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return pgconn.SafeToRetry(err) // it was never sent
+	case pgErr.Code == "25P03" || pgErr.Code == "25P04" || pgErr.Code == "57P05":
+		return true // the server ended the session before it read what was sent, or in the midst of it
+	case classOf(pgErr) == connectionException:
+		return false // a pooler has lost the server, and some call that an ERROR
+	default:
+		return pgErr.SeverityUnlocalized == "ERROR" // the server answered, and rolled back
+	}
+}
+
+// answerLost reports whether err came in the place of an answer. A server's error
+// that is none of [nothingCommitted] is such a one: it shut down, or a pooler lost it.
+func answerLost(err error) bool {
+	_, fromServer := errors.AsType[*pgconn.PgError](err)
+	return fromServer || unit.ConnectionLost(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// connectionException is the class of SQLSTATEs that are about the connection.
+const connectionException = "08"
+
+func classOf(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }
 
 // decisionOf returns the decision that err, classified, is for c; the zero one
 // where err is no refusal.

@@ -42,6 +42,7 @@ func TestClassify_Codes(t *testing.T) {
 		{"57P01", "", tokens.ErrRetryable},
 		{"57P02", "", tokens.ErrRetryable},
 		{"57P03", "", tokens.ErrRetryable},
+		{"57P05", "", tokens.ErrRetryable},
 		{"53300", "", tokens.ErrRetryable},
 		{"25006", "", tokens.ErrRetryable},
 		{"08006", "", tokens.ErrRetryable},

@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	fencetest.Run(t, func(t *testing.T) fencetest.Harness[pgx.Tx] {
 		pool := installData(t)
-		proxy := newCutter(t)
+		proxy := newCutter(t, "COMMIT")
 		behind := pgtest.NewPool(t, through(t, pool, proxy.addr()))
 		return breakable{harness{direct: pool, pool: behind, guard: pgfence.New(behind)}, proxy}
 	})

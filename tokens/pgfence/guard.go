@@ -101,10 +101,10 @@ func (g *Guard) Capabilities() tokens.Capabilities {
 //	var b pgx.Batch
 //	err := pgfence.Queue(&b, claim)
 //	b.Queue("UPDATE account SET balance = balance + $1 WHERE id = $2", 10, 42)
-//	err = pgfence.Classify(pool.SendBatch(ctx, &b).Close())
+//	err = pgfence.ClassifyAlone(pool.SendBatch(ctx, &b).Close())
 //
-// Outside a transaction such a batch is one of its own: a refusal undoes all of
-// it. Do not read in the batch what a write in it depends on. It gives an error
+// Outside a transaction, as here, such a batch is one of its own: a refusal undoes all
+// of it, and an answer that is lost leaves its outcome unknown. Do not read in the batch what a write in it depends on. It gives an error
 // that wraps [tokens.ErrInvalid] where b is not empty, and otherwise fails as
 // Advance does before it asks the database.
 func Queue(b *pgx.Batch, c tokens.Claim) error {

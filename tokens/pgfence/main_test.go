@@ -107,21 +107,22 @@ func waiting(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 	return n, err
 }
 
-// cutter is a loopback proxy that loses answers to COMMIT on command.
+// cutter is a loopback proxy that loses answers on command.
 type cutter struct {
 	listener net.Listener
-	// lose cuts every connection whose server answers COMMIT while it is set, after the
-	// answer has come and before the client has it.
-	lose atomic.Bool
+	// lose cuts every connection whose server gives the answer while it is set, after
+	// it has come and before the client has it.
+	lose   atomic.Bool
+	answer string // such as COMMIT
 }
 
-func newCutter(t *testing.T) *cutter {
+func newCutter(t *testing.T, answer string) *cutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{listener: l}
+	c := &cutter{listener: l, answer: answer}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -147,14 +148,18 @@ func (c *cutter) serve(server string) {
 			client.Close()
 			continue
 		}
-		go copyUntilClosed(backend, client, nil)
-		go copyUntilClosed(client, backend, &c.lose)
+		go copyUntilClosed(backend, client, func([]byte) bool { return false })
+		go copyUntilClosed(client, backend, c.loses)
 	}
+}
+
+func (c *cutter) loses(b []byte) bool {
+	return c.lose.Load() && bytes.Contains(b, []byte(c.answer+"\x00"))
 }
 
 // copyUntilClosed copies from src to dst, and closes both once src ends or bytes
 // come that are to be lost.
-func copyUntilClosed(dst, src net.Conn, lose *atomic.Bool) {
+func copyUntilClosed(dst, src net.Conn, loses func([]byte) bool) {
 	defer dst.Close()
 	defer src.Close()
 	buf := make([]byte, 32<<10)
@@ -163,7 +168,7 @@ func copyUntilClosed(dst, src net.Conn, lose *atomic.Bool) {
 		if err != nil {
 			return
 		}
-		if lose != nil && lose.Load() && bytes.Contains(buf[:n], []byte("COMMIT\x00")) {
+		if loses(buf[:n]) {
 			return
 		}
 		if _, err := dst.Write(buf[:n]); err != nil {

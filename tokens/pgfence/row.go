@@ -50,7 +50,9 @@ type Row struct {
 // Errors: *[tokens.StaleError] with the claim's resource, [tokens.ErrDuplicate],
 // [ErrNoRow], [tokens.ErrInvalid] for the claim or a Row with fields missing, and
 // [tokens.ErrRetryable] where a rival changed the row between the statements; the
-// rest as in [Classify]. The claim's deadline bounds the call.
+// rest as in [Classify] where db is a pgx.Tx, and as in [ClassifyAlone] where it is
+// not: then the end of ctx, or of the claim's deadline, which bounds the call, may
+// leave the outcome unknown.
 func (r Row) Update(ctx context.Context, db Querier, c tokens.Claim, set string, args ...any) (tokens.Decision, error) {
 	if err := errors.Join(c.Validate(), r.validate(set)); err != nil {
 		return tokens.Decision{}, err
@@ -62,6 +64,9 @@ func (r Row) Update(ctx context.Context, db Querier, c tokens.Claim, set string,
 	}
 	tag, err := db.Exec(ctx, r.updateSQL(c, set, len(args)), append(args[:len(args):len(args)], r.Key, int64(c.Token))...)
 	if err != nil {
+		if _, within := db.(pgx.Tx); !within {
+			err = ClassifyAlone(err)
+		}
 		return tokens.Decision{}, fmt.Errorf("update %q: %w", c.Resource, Classify(err))
 	}
 	if tag.RowsAffected() == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/tokens"
 	"github.com/fenced/fenced/tokens/pgfence"
+	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
 
 var account42 = pgfence.Row{Table: pgx.Identifier{"account"}, KeyColumn: "id", Key: 42}
@@ -146,8 +147,64 @@ func TestRow_Update_Deadline(t *testing.T) {
 	mustExec(t, holder, "UPDATE account SET balance = 0 WHERE id = 42")
 	c := claim("account/42", 5, 0)
 	c.Deadline = time.Now().Add(200 * time.Millisecond)
-	if _, err := account42.Update(t.Context(), pool, c, "balance = 5"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("behind an open transaction: %v, want DeadlineExceeded", err)
+	_, err := account42.Update(t.Context(), pool, c, "balance = 5")
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, tokens.ErrUnknownOutcome) {
+		t.Errorf("behind an open transaction: %v, want DeadlineExceeded and ErrUnknownOutcome", err)
+	}
+	_, err = account42.Update(t.Context(), begin(t, pool, pgx.ReadCommitted), c, "balance = 5")
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, tokens.ErrUnknownOutcome) {
+		t.Errorf("in a transaction that cannot commit any more: %v, want DeadlineExceeded alone", err)
+	}
+}
+
+// Outside of a transaction the server commits before it answers. An answer that is lost
+// is no word that nothing was written, neither for a row nor for a batch.
+func TestAlone_LostAnswer(t *testing.T) {
+	t.Parallel()
+	for name, add := range map[string]func(context.Context, *pgxpool.Pool, tokens.Claim) error{
+		"Row.Update": func(ctx context.Context, pool *pgxpool.Pool, c tokens.Claim) error {
+			_, err := account42.Update(ctx, pool, c, "balance = balance + 5")
+			return err
+		},
+		"Queue": func(ctx context.Context, pool *pgxpool.Pool, c tokens.Claim) error {
+			var b pgx.Batch
+			if err := pgfence.Queue(&b, c); err != nil {
+				return err
+			}
+			b.Queue("UPDATE account SET balance = balance + 5 WHERE id = 42")
+			return pgfence.ClassifyAlone(pool.SendBatch(ctx, &b).Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := install(t)
+			mustExec(t, pool, "ALTER TABLE account ADD fence_token bigint NOT NULL DEFAULT 0")
+			proxy := newCutter(t, "UPDATE 1")
+			behind := pgtest.NewPool(t, through(t, pool, proxy.addr()))
+			c := claim("account/42", 7, tokens.OneShot)
+			proxy.lose.Store(true)
+			err := add(t.Context(), behind, c)
+			if !errors.Is(err, tokens.ErrUnknownOutcome) || errors.Is(err, tokens.ErrRetryable) {
+				t.Errorf("%v, want ErrUnknownOutcome", err)
+			}
+			eventually(t, func() bool { return balance(t, pool) == 105 })
+			proxy.lose.Store(false)
+			if err := add(t.Context(), behind, c); !errors.Is(err, tokens.ErrDuplicate) || balance(t, pool) != 105 {
+				t.Errorf("repeat: %v, balance %d; want ErrDuplicate and 105", err, balance(t, pool))
+			}
+		})
+	}
+}
+
+// In a transaction what was lost before COMMIT was not written.
+func TestRow_Update_LostInTransaction(t *testing.T) {
+	t.Parallel()
+	pool := withColumn(t)
+	tx := begin(t, pool, pgx.ReadCommitted)
+	mustExec(t, pool, "SELECT pg_terminate_backend($1, 10000)", tx.Conn().PgConn().PID())
+	_, err := account42.Update(t.Context(), tx, claim("account/42", 7, 0), "balance = 0")
+	if !errors.Is(err, tokens.ErrRetryable) || errors.Is(err, tokens.ErrUnknownOutcome) {
+		t.Errorf("%v, want ErrRetryable", err)
 	}
 }
 

@@ -325,7 +325,7 @@ func TestWithFence_IgnoredError(t *testing.T) {
 func TestWithFence_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	pool := install(t)
-	proxy := newCutter(t)
+	proxy := newCutter(t, "COMMIT")
 	behind := pgtest.NewPool(t, through(t, pool, proxy.addr()))
 	c := claim("account/42", 7, tokens.OneShot)
 	calls := 0

@@ -54,7 +54,7 @@ func (Central) Run(ctx context.Context, db *pgxpool.Pool, u Unit) error {
 // Send sends the statement behind what b holds already, in one round trip.
 func (u Unit) Send(ctx context.Context, db *pgxpool.Pool, b *pgx.Batch) error {
 	b.Queue(u.SQL, u.Args...).QueryRow(func(row pgx.Row) error { return row.Scan(u.Value) })
-	return pgfence.Classify(db.SendBatch(ctx, b).Close())
+	return pgfence.ClassifyAlone(db.SendBatch(ctx, b).Close())
 }
 
 // Column is pgfence's column form: the fence stands in the account's or reward's own
