@@ -212,7 +212,7 @@ func (a *attempt) ask(ctx context.Context, wait time.Duration) (got wire.Hold, s
 		r.check = func() error { return a.sound(got) }
 		begun := a.c.t.now()
 		sent, err = a.c.t.exchange(try, r, &got)
-		if !OutcomeKnown(err) || try.Err() != nil && !errors.Is(err, ErrUnavailable) {
+		if !OutcomeKnown(err) {
 			a.exposed = true
 			if took := a.c.t.now().Sub(begun); took < wait && took >= minAsk {
 				a.chunk = max(minAsk, (took * 3 / 4).Truncate(time.Millisecond))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -260,4 +261,35 @@ func (silence) LeaseClock() clock.Instant { return clock.Go() }
 func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
+}
+
+// A call that its context or Close ends while it is under way may have had effect,
+// whatever cause the context gives.
+func TestClient_OutcomeOfAnEndedCall(t *testing.T) {
+	t.Parallel()
+	own := errors.New("the shift is over")
+	for name, end := range map[string]func(*clientsdk.Client, context.CancelCauseFunc) error{
+		"cancelled":               func(_ *clientsdk.Client, cancel context.CancelCauseFunc) error { cancel(nil); return context.Canceled },
+		"cancelled with a cause":  func(_ *clientsdk.Client, cancel context.CancelCauseFunc) error { cancel(own); return own },
+		"the client being closed": func(c *clientsdk.Client, _ context.CancelCauseFunc) error { go c.Close(); return clientsdk.ErrClosed },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arrived := make(chan struct{}, 1)
+			client := against(t, func(_ http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				arrived <- struct{}{}
+				<-r.Context().Done()
+			})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			broken := make(chan error)
+			go func() { broken <- client.Break(ctx, "orders/42", 7, "stuck") }()
+			<-arrived
+			want := end(client, cancel)
+			if err := <-broken; !errors.Is(err, want) || clientsdk.OutcomeKnown(err) {
+				t.Errorf("%v: outcome known %v, want unknown and %v", err, clientsdk.OutcomeKnown(err), want)
+			}
+		})
+	}
 }

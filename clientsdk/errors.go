@@ -157,6 +157,23 @@ func (e *unavailableError) Code() apierr.Code {
 	return apierr.Unreachable
 }
 
+// endedError is one exchange that its context has ended, for a cause that can be any
+// error: the caller's own, or ErrClosed.
+type endedError struct {
+	op    string
+	cause error
+	reads bool // else it may have had effect, or a try before it
+}
+
+func (e *endedError) Error() string { return fmt.Sprintf("%s: %v", e.op, e.cause) }
+
+func (e *endedError) Unwrap() error { return e.cause }
+
+// onceError is the unknown outcome of a call that must not be made twice.
+type onceError struct{ error }
+
+func (e *onceError) Unwrap() error { return e.error }
+
 // errNoAnswer is the cause with which a context ends that lasts for the time of one
 // call, or of one try.
 var errNoAnswer error = noAnswerError{}
@@ -204,7 +221,7 @@ func (e *gaveUpError) Code() apierr.Code {
 // succeed, and it cannot do twice what should be done once.
 func SafeToRetry(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, ErrLost):
+	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, ErrLost), errors.As(err, new(*onceError)):
 		return false
 	case errors.Is(err, ErrHeld), errors.Is(err, ErrUnavailable):
 		return true
@@ -217,10 +234,13 @@ func SafeToRetry(err error) bool {
 // OutcomeKnown reports whether it is certain that the failed call has had no
 // effect. It is true for nil.
 func OutcomeKnown(err error) bool {
+	var ended *endedError
 	var u *unavailableError
 	var gaveUp *gaveUpError
 	var api *APIError
 	switch {
+	case errors.As(err, &ended):
+		return ended.reads
 	case errors.As(err, &u):
 		return !u.sent
 	case errors.As(err, &gaveUp) && gaveUp.unknown:

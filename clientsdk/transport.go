@@ -119,7 +119,7 @@ type request struct {
 
 // exchange makes r once and decodes the answer into out, which may be nil. It
 // returns when the request was sent: what the answer confirms counts from there.
-// Errors are an [*APIError], an *unavailableError, or the end of ctx.
+// Errors are an [*APIError], an *unavailableError, or an *endedError.
 func (t *transport) exchange(ctx context.Context, r request, out any) (sent clock.Instant, err error) {
 	n := t.current.Load()
 	endpoint := t.endpoints[int(n)%len(t.endpoints)]
@@ -140,7 +140,7 @@ func (t *transport) exchange(ctx context.Context, r request, out any) (sent cloc
 	case err == nil:
 		return sent, nil
 	case ctx.Err() != nil && context.Cause(ctx) != errNoAnswer:
-		return sent, fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
+		return sent, &endedError{op: r.op, cause: context.Cause(ctx), reads: r.reads}
 	}
 	var api *APIError
 	if !errors.As(err, &api) {
@@ -275,11 +275,11 @@ func decodeProblem(resp *http.Response, body []byte, op string) error {
 }
 
 func retryAfter(resp *http.Response) time.Duration {
-	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	n, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 64)
 	if err != nil || n < 0 {
 		return 0
 	}
-	return time.Duration(min(n, int(math.MaxInt64/time.Second))) * time.Second
+	return min(time.Duration(n), math.MaxInt64/time.Second) * time.Second
 }
 
 // wayOut tells whether a request can have left. It is told by an *http.Transport, which

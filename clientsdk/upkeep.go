@@ -137,7 +137,7 @@ func (c *Client) once(ctx context.Context, r request, out any) error {
 	err = c.t.retry(ctx, c.cfg.RetryFor, func(context.Context) error {
 		_, err := c.t.exchange(ctx, r, out)
 		if !OutcomeKnown(err) {
-			unknown = err
+			unknown = &onceError{err}
 			return nil
 		}
 		return err

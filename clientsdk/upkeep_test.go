@@ -38,8 +38,8 @@ func TestRaiseFloor_IsNotRepeated(t *testing.T) {
 		calls.Add(1)
 		panic(http.ErrAbortHandler)
 	})
-	if _, err := client.RaiseFloor(t.Context(), 7); !errors.Is(err, clientsdk.ErrUnavailable) || clientsdk.OutcomeKnown(err) {
-		t.Errorf("got %v, want an unknown outcome", err)
+	if _, err := client.RaiseFloor(t.Context(), 7); !errors.Is(err, clientsdk.ErrUnavailable) || clientsdk.OutcomeKnown(err) || clientsdk.SafeToRetry(err) {
+		t.Errorf("got %v, want an unknown outcome that is not safe to retry", err)
 	}
 	if n := calls.Load(); n != 1 {
 		t.Errorf("%d calls", n)
