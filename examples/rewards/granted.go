@@ -25,6 +25,9 @@ func Granted(ctx context.Context, client *http.Client, base, key string) (*Rewar
 		if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&r); err != nil {
 			return nil, fmt.Errorf("status of %s: %w", key, err)
 		}
+		if r.Key() != key { // as the list of all, where a redirect has lost the question
+			return nil, fmt.Errorf("status of %s: the answer is about %q", key, clip(r.Key()))
+		}
 		return &r, nil
 	case http.StatusNotFound:
 		return nil, nil

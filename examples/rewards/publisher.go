@@ -209,7 +209,9 @@ type verdict struct {
 //	412             ask the status: granted after all is done, else dead
 //	429, 5xx, none  later, with the same key and bytes
 //	no connection   later, the attempt is free
-//	other 4xx       dead: it is a bug, and no repeat mends it
+//	others          dead: it is a bug, and no repeat mends it
+//
+// Behind a redirect that turns the POST into a GET, no answer is one to the grant.
 func (p *Publisher) call(ctx context.Context, l letter) verdict {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, trace(&connected))
@@ -225,8 +227,10 @@ func (p *Publisher) call(ctx context.Context, l letter) verdict {
 		return verdict{reason: err, free: !connected.Load(), unreached: !connected.Load()}
 	}
 	defer discard(res)
-	reason := answerError(res)
+	reason := unexpected(res)
 	switch {
+	case res.Request.Method != http.MethodPost:
+		return verdict{fate: dead, reason: fmt.Errorf("item server: the POST was redirected to a %s of %s", res.Request.Method, res.Request.URL)}
 	case res.StatusCode/100 == 2:
 		return verdict{fate: done}
 	case res.StatusCode == http.StatusConflict:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -244,6 +245,52 @@ func TestPublisher_asks_after_a_stale_token(t *testing.T) {
 				t.Errorf("granted %t: %d dead, %d unpublished", granted, v.DeadLetters, v.Unpublished)
 			}
 		})
+	}
+}
+
+// Fault: a gateway sends http on to https, and the client follows with a GET, as
+// browsers do. The list of all grants is then the answer, 200.
+func TestPublisher_redirect_is_no_grant(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1, 1)
+	var healed atomic.Bool
+	s.spoil = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if !healed.Load() {
+			http.Redirect(w, r, "/v1/grants", http.StatusMovedPermanently)
+		}
+		return !healed.Load()
+	}
+	cfg := s.config(t)
+	var alarm error
+	cfg.Alarm = func(_ string, reason error) { alarm = reason }
+	publish(t, cfg)
+	if v := verdict(t, s.pool, s.owed); v.DeadLetters != 1 {
+		t.Errorf("%d dead and %d unpublished, want the row that nobody was granted dead", v.DeadLetters, v.Unpublished)
+	}
+	if alarm == nil || !strings.Contains(alarm.Error(), "redirected") {
+		t.Errorf("alarm: %v, want the redirect", alarm)
+	}
+	healed.Store(true)
+	if _, err := rewards.Replay(t.Context(), s.pool); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, s.config(t))
+	s.check(t)
+}
+
+// The answer must be about the key that was asked for.
+func TestGranted_wants_its_own_key(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"the list of all": `{"grants":[]}`,
+		"another reward":  `{"player":"1","event":"season-2026-week-34:player-1:rank-1","amount":1}`,
+	} {
+		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+		got, err := rewards.Granted(t.Context(), other.Client(), other.URL, "reward:2:season-2026-week-34:player-2:rank-2")
+		if got != nil || err == nil {
+			t.Errorf("%s: granted %+v, %v; want an error", name, got, err)
+		}
+		other.Close()
 	}
 }
 
