@@ -94,7 +94,7 @@ func classOfCode(e *pgconn.PgError) error {
 // those who failed together do not come back together. attempt counts from 1.
 func backoff(attempt int, first, longest time.Duration) time.Duration {
 	ceiling := longest
-	if shift := attempt - 1; shift < 30 && first<<shift < longest {
+	if shift := attempt - 1; first < longest>>shift { // first<<shift would overflow in time
 		ceiling = first << shift
 	}
 	return rand.N(ceiling) + time.Millisecond

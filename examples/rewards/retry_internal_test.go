@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,11 +86,27 @@ func TestRetry_ends_with_its_context(t *testing.T) {
 
 func TestBackoff_stays_within_its_bounds(t *testing.T) {
 	t.Parallel()
-	for attempt := 1; attempt < 100; attempt++ {
-		for range 100 {
-			if d := backoff(attempt, firstPause, longPause); d <= 0 || d > longPause+time.Millisecond {
-				t.Fatalf("attempt %d: pause %v", attempt, d)
+	for _, bounds := range [][2]time.Duration{
+		{firstPause, longPause},
+		{time.Minute, 5 * time.Minute}, // a shift by 28 is negative
+		{20 * time.Second, time.Hour},  // one by 29 is
+		{time.Nanosecond, math.MaxInt64 - time.Hour},
+		{time.Hour, time.Second},
+	} {
+		for attempt := 1; attempt < 100; attempt++ {
+			for range 100 {
+				if d := backoff(attempt, bounds[0], bounds[1]); d <= 0 || d > bounds[1]+time.Millisecond {
+					t.Fatalf("attempt %d of %v: pause %v", attempt, bounds, d)
+				}
 			}
 		}
+	}
+	// It doubles up to the last.
+	var most time.Duration
+	for range 1000 {
+		most = max(most, backoff(4, time.Second, time.Minute))
+	}
+	if most < 4*time.Second || most > 8*time.Second+time.Millisecond {
+		t.Errorf("the fourth pause is at most %v, want nearly 8s", most)
 	}
 }
