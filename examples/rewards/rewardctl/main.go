@@ -2,7 +2,9 @@
 // serve-items, verify, replay, and season, which makes a file of rewards.
 //
 // It talks to the database named by --dsn or DATABASE_URL and to the lock service
-// named by --server. It exits with 0, or with 1 and one line on stderr.
+// named by --server. It exits with 0, or with 1 and one line on stderr. To be stopped
+// by a signal is the normal end of a command that has no other; of all others, also of
+// --drain, it is a failure.
 package main
 
 import (
@@ -22,10 +24,18 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := root().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := root().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "rewardctl:", err)
 		os.Exit(1)
 	}
+}
+
+// stopped is the end of a command that runs until it is stopped.
+func stopped(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 func root() *cobra.Command {

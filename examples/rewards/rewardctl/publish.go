@@ -41,7 +41,10 @@ func publishCmd(open openFunc) *cobra.Command {
 				return err
 			}
 			out.print(rewards.Record{Kind: "ready"})
-			return p.Run(ctx)
+			if cfg.Drain {
+				return p.Run(ctx)
+			}
+			return stopped(p.Run(ctx))
 		},
 	}
 	f := cmd.Flags()

@@ -15,7 +15,10 @@ import (
 	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	runMainIfAsked()
+	goleak.VerifyTestMain(pgtest.Main(m))
+}
 
 // desk is a ledger, a file of what is owed there, and an item server.
 type desk struct {

@@ -97,7 +97,10 @@ func work(ctx context.Context, cfg rewards.WorkerConfig, out *printer) error {
 		return err
 	}
 	out.print(rewards.Record{Kind: "ready"})
-	return w.Run(ctx)
+	if cfg.Drain {
+		return w.Run(ctx)
+	}
+	return stopped(w.Run(ctx))
 }
 
 // printer writes lines whole, whoever writes.
