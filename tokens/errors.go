@@ -19,7 +19,7 @@ var (
 	ErrDuplicate = errors.New("token was used before")
 
 	// ErrInvalid: a token, a resource name or a claim is malformed or out of
-	// bounds. No store was asked.
+	// bounds. No fence was asked.
 	ErrInvalid = errors.New("invalid")
 
 	// ErrMissing: a request carries no token. Over HTTP: 428.

@@ -45,6 +45,8 @@ func TestRun_CatchesMutants(t *testing.T) {
 		{"several are locked in the order given", []string{"25d"}, mutant(func(f *faults) { f.all = inGivenOrder })},
 		{"a resource claimed twice is deduplicated", []string{"25c"}, mutant(func(f *faults) { f.all = deduplicated })},
 		{"a refused unit can go on", []string{"15"}, mutant(func(f *faults) { f.advance = goOn })},
+		{"a unit whose claim is none can go on", []string{"15"}, mutant(func(f *faults) { f.advance = checkedOutside })},
+		{"a unit whose claims are none can go on", []string{"15"}, mutant(func(f *faults) { f.all = allCheckedOutside })},
 		{"deleting the data deletes the fence", []string{"26"}, func() fencetest.Harness[*unit] { return newForgetful() }},
 		{"any fence allows any write", []string{"27"}, func() fencetest.Harness[*unit] { return lax{newMemory()} }},
 		{"peek tells what is not committed", []string{"11", "12"}, func() fencetest.Harness[*unit] { return &dirty{memory: newMemory()} }},
@@ -264,6 +266,28 @@ func goOn(ctx context.Context, m memory, u *unit, c tokens.Claim) (tokens.Decisi
 		_, _ = m.Advance(ctx, u, tokens.Claim{Resource: c.Resource, Token: d.Current, Mode: tokens.Renewable})
 	}
 	return d, err
+}
+
+// checkedOutside does not tell the unit of a claim that no store need be asked about.
+func checkedOutside(ctx context.Context, m memory, u *unit, c tokens.Claim) (tokens.Decision, error) {
+	if err := c.Validate(); err != nil {
+		return tokens.Decision{}, err
+	}
+	if !c.Deadline.IsZero() && time.Until(c.Deadline) <= 0 {
+		return tokens.Decision{}, context.DeadlineExceeded
+	}
+	return m.Advance(ctx, u, c)
+}
+
+func allCheckedOutside(ctx context.Context, m memory, u *unit, cs []tokens.Claim) ([]tokens.Decision, error) {
+	names := make(map[string]bool)
+	for _, c := range cs {
+		names[c.Resource] = true
+	}
+	if len(names) < len(cs) {
+		return nil, tokens.ErrInvalid
+	}
+	return m.AdvanceAll(ctx, u, cs)
 }
 
 // unlocked decides on what is committed, and advances when the unit commits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fenced/fenced/tokens"
 )
@@ -71,19 +72,53 @@ func refusedWrites[U any](ctx context.Context, h Harness[U]) error {
 	if err := accept(ctx, h, claim("a", 6, tokens.OneShot)); err != nil {
 		return err
 	}
-	for _, c := range []tokens.Claim{claim("a", 5, tokens.Renewable), claim("a", 6, tokens.OneShot)} {
-		u, err := h.Begin(ctx)
-		if err != nil {
-			return err
+	over := claim("a", 7, tokens.OneShot)
+	over.Deadline = time.Now().Add(-time.Second)
+	refusals := [][]tokens.Claim{
+		{claim("a", 5, tokens.Renewable)},
+		{claim("a", 6, tokens.OneShot)},
+		{claim("a", 0, tokens.Renewable)},
+		{over},
+	}
+	written := []string{"a"}
+	if h.Guard().Capabilities().Multi {
+		refusals = append(refusals, []tokens.Claim{claim("a", 7, tokens.OneShot), claim("b", 5, tokens.OneShot), claim("a", 8, tokens.OneShot)})
+		written = append(written, "own")
+	}
+	for _, cs := range refusals {
+		for _, resource := range written {
+			if err := refusedWrite(ctx, h, cs, resource); err != nil {
+				return err
+			}
 		}
-		_, refused := h.Guard().Advance(ctx, u, c)
-		_ = h.Write(ctx, u, "a", "written all the same")
-		if err := h.Commit(ctx, u); refused == nil || err == nil {
-			return fmt.Errorf("advance to %d: error %w, then commit: error %w; want both to fail", c.Token, orNil(refused), orNil(err))
+	}
+	return inOrder(
+		func() error { return wantValue(ctx, h, "a", "6") },
+		func() error { return wantValue(ctx, h, "own", "") },
+	)
+}
+
+// refusedWrite writes to resource after cs were refused. Where it is none of theirs,
+// the unit has advanced it before.
+func refusedWrite[U any](ctx context.Context, h Harness[U], cs []tokens.Claim, resource string) error {
+	u, err := h.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if resource != cs[0].Resource {
+		if _, err := h.Guard().Advance(ctx, u, claim(resource, 1, tokens.Renewable)); err != nil {
+			return errors.Join(err, h.Rollback(ctx, u))
 		}
-		if err := wantValue(ctx, h, "a", "6"); err != nil {
-			return err
-		}
+	}
+	var refused error
+	if len(cs) == 1 {
+		_, refused = h.Guard().Advance(ctx, u, cs[0])
+	} else {
+		_, refused = h.Guard().AdvanceAll(ctx, u, cs)
+	}
+	_ = h.Write(ctx, u, resource, "written all the same")
+	if err := h.Commit(ctx, u); refused == nil || err == nil {
+		return fmt.Errorf("advance %+v: error %w, then a write to %q and commit: error %w; want both to fail", cs, orNil(refused), resource, orNil(err))
 	}
 	return nil
 }

@@ -114,6 +114,7 @@ func (s *Store) wait(ctx context.Context, freed <-chan struct{}) error {
 func (s *Store) AdvanceAll(ctx context.Context, tx *Tx, cs []tokens.Claim) ([]tokens.Decision, error) {
 	order, err := sorted(cs)
 	if err != nil {
+		tx.spoil(err)
 		return nil, err
 	}
 	decisions := make([]tokens.Decision, len(cs))

@@ -108,6 +108,15 @@ func (tx *Tx) take(f *fence, c tokens.Claim) {
 	tx.advanced[c.Resource] = c.Token
 }
 
+// spoil has nothing but Rollback succeed from here on.
+func (tx *Tx) spoil(err error) {
+	tx.store.mu.Lock()
+	defer tx.store.mu.Unlock()
+	if tx.failed == nil {
+		tx.failed = err
+	}
+}
+
 func (tx *Tx) usable() error {
 	if tx.ended {
 		return ErrEnded

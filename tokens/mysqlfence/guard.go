@@ -30,16 +30,17 @@ func New(db Querier) *Guard { return &Guard{db: db} }
 // Advance does what [tokens.Guard] says, in two round trips. Every error, also a
 // refusal, has ended tx without effect; a later Rollback gives sql.ErrTxDone, which
 // means nothing. A deadline that has passed gives an error that wraps
-// context.DeadlineExceeded, and no store is asked.
+// context.DeadlineExceeded, and no fence is asked.
 //
 // It waits in the server for a second at a time, so that a wait that the caller
 // has given up is over within that second. Waiters are not served in the order in
 // which they came.
 func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, c tokens.Claim) (tokens.Decision, error) {
-	if err := check(c); err != nil {
-		return tokens.Decision{}, err
+	err := check(c)
+	var d tokens.Decision
+	if err == nil {
+		d, err = advance(ctx, tx, c)
 	}
-	d, err := advance(ctx, tx, c)
 	if err != nil {
 		rollback(ctx, tx)
 	}
@@ -55,6 +56,7 @@ func (g *Guard) AdvanceAll(ctx context.Context, tx *sql.Tx, cs []tokens.Claim) (
 	}
 	order, err := lockOrder(cs)
 	if err != nil {
+		rollback(ctx, tx)
 		return nil, err
 	}
 	decisions := make([]tokens.Decision, len(cs))

@@ -155,6 +155,8 @@ func classifyCommit(err error) error {
 		return nil
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return fmt.Errorf("commit: a statement had failed and its error was ignored: %w", err)
+	case errors.Is(err, pgx.ErrTxClosed):
+		return fmt.Errorf("commit: the transaction had ended: %w", err)
 	case nothingCommitted(err):
 		return Classify(err)
 	default:

@@ -48,6 +48,9 @@ func TestClassifyCommit(t *testing.T) {
 	if err := classifyCommit(pgErr("ERROR", "08006")); errors.Is(err, tokens.ErrRetryable) {
 		t.Errorf("the pooler's error: %v, want it not to be called undone", err)
 	}
+	if err := classifyCommit(pgx.ErrTxClosed); !errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, tokens.ErrUnknownOutcome) {
+		t.Errorf("a transaction that had ended: %v, want it not to be called unknown", err)
+	}
 	// A deferred unique key failed: known, and the application's.
 	err := classifyCommit(pgErr("ERROR", "23505"))
 	if errors.Is(err, tokens.ErrUnknownOutcome) || errors.Is(err, tokens.ErrRetryable) {

@@ -35,16 +35,18 @@ func New(db Querier) *Guard { return &Guard{db: db} }
 // The casts keep exec mode, which tells the server no types, out of trouble.
 const (
 	advanceSQL    = "SELECT fence.advance($1::text, $2::bigint, $3::boolean, $4::integer)"
+	abortSQL      = "SELECT fence.advance(NULL, NULL)" // LF003
 	advanceAllSQL = "SELECT fence.advance_all($1::text[], $2::bigint[], $3::boolean[], $4::integer)"
 	peekSQL       = "SELECT fence.peek($1::text)"
 )
 
 // Advance does what [tokens.Guard] says, in one round trip. A refusal, like every
 // error, leaves tx aborted in the database. A deadline that has passed gives an
-// error that wraps context.DeadlineExceeded, and no store is asked.
+// error that wraps context.DeadlineExceeded, and no fence is asked.
 func (g *Guard) Advance(ctx context.Context, tx pgx.Tx, c tokens.Claim) (tokens.Decision, error) {
 	args, err := advanceArgs(c)
 	if err != nil {
+		abort(ctx, tx)
 		return tokens.Decision{}, err
 	}
 	if _, err := tx.Exec(ctx, advanceSQL, args...); err != nil {
@@ -62,6 +64,7 @@ func (g *Guard) AdvanceAll(ctx context.Context, tx pgx.Tx, cs []tokens.Claim) ([
 	}
 	args, err := advanceAllArgs(cs)
 	if err != nil {
+		abort(ctx, tx)
 		return nil, err
 	}
 	decisions := make([]tokens.Decision, len(cs))
@@ -173,6 +176,14 @@ func waitFor(c tokens.Claim) (*int32, error) {
 	left -= min(left/10, 100*time.Millisecond)
 	ms := int32(min(max(left.Milliseconds(), 1), math.MaxInt32))
 	return &ms, nil
+}
+
+// abort spoils tx in the database, so that a caller who ignores that its claim was no
+// claim, or its lease over, writes no more than one who ignores a refusal.
+func abort(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	_, _ = tx.Exec(ctx, abortSQL) // whichever error it is, it aborts
 }
 
 // refusal turns an error of the database into the answer to c.

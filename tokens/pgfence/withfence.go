@@ -168,7 +168,8 @@ func prove(ctx context.Context, tx pgx.Tx, c tokens.Claim) error {
 // Commit commits tx as [WithFence] does, for those who use a [Guard] in their own
 // transactions: it waits up to [CommitLimit], whatever becomes of ctx, and a lost
 // answer comes back as [tokens.ErrUnknownOutcome]. Where a statement had failed
-// and tx was rolled back instead, the error wraps pgx.ErrTxCommitRollback.
+// and tx was rolled back instead, the error wraps pgx.ErrTxCommitRollback; where tx had
+// ended already, pgx.ErrTxClosed.
 func Commit(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitLimit)
 	defer cancel()
