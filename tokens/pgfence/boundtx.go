@@ -17,6 +17,9 @@ import (
 // begin, so a stall frees its locks later by at most this.
 const renewLimitsAfter = 250 * time.Millisecond
 
+// inTransaction is the status of a connection whose transaction is sound.
+const inTransaction = 'T'
+
 // limits is the state of a transaction's timeouts, shared with its savepoints.
 type limits struct {
 	deadline time.Time
@@ -49,21 +52,25 @@ func millisUntil(deadline time.Time) int64 {
 type boundTx struct {
 	pgx.Tx
 	limits *limits
-	nested bool
+	outer  *boundTx // nil for the outermost; else tx is a savepoint in it
 }
 
 // bind shrinks the timeouts to what is left of the lease. Its error needs no
-// return: it has aborted the transaction, so the statement that follows fails.
+// return: it has aborted the transaction, so the statement that follows fails. Or it
+// was never sent, for a context that had ended or for rows left open: then the
+// statement that follows is not sent either, and the next one sets the timeouts.
 func (tx *boundTx) bind(ctx context.Context) {
 	l := tx.limits
 	if l.err != nil || time.Since(l.set) < renewLimitsAfter {
 		return
 	}
-	if _, err := tx.Tx.Exec(ctx, limitsSQL(l.deadline)); err != nil {
+	_, err := tx.Tx.Exec(ctx, limitsSQL(l.deadline))
+	switch conn := tx.Conn().PgConn(); {
+	case err == nil:
+		l.set = time.Now()
+	case conn.IsClosed() || conn.TxStatus() != inTransaction:
 		l.err = err
-		return
 	}
-	l.set = time.Now()
 }
 
 // Begin begins a savepoint.
@@ -73,20 +80,21 @@ func (tx *boundTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &boundTx{Tx: inner, limits: tx.limits, nested: true}, nil
+	return &boundTx{Tx: inner, limits: tx.limits, outer: tx}, nil
 }
 
 // Commit ends a savepoint; the outermost transaction is WithFence's to commit.
 func (tx *boundTx) Commit(ctx context.Context) error {
-	if !tx.nested {
+	if tx.outer == nil {
 		return fmt.Errorf("commit inside WithFence, which commits when the function returns nil: %w", tokens.ErrInvalid)
 	}
 	return tx.Tx.Commit(ctx)
 }
 
-// Rollback undoes a savepoint, and with it the timeouts set since.
+// Rollback undoes a savepoint, and with it the timeouts set since. They are set anew
+// at once, because the next statement may never come.
 func (tx *boundTx) Rollback(ctx context.Context) error {
-	if !tx.nested {
+	if tx.outer == nil {
 		return fmt.Errorf("rollback inside WithFence, which rolls back when the function returns an error: %w", tokens.ErrInvalid)
 	}
 	if err := tx.Tx.Rollback(ctx); err != nil {
@@ -94,6 +102,7 @@ func (tx *boundTx) Rollback(ctx context.Context) error {
 	}
 	tx.limits.set = time.Time{}
 	tx.limits.err = nil // a failure inside the savepoint is undone with it
+	tx.outer.bind(ctx)
 	return nil
 }
 

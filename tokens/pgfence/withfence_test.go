@@ -396,11 +396,11 @@ func TestWithFence_TimeoutsFollowTheLease(t *testing.T) {
 	pool := install(t)
 	c := claim("account/42", 7, tokens.OneShot)
 	c.Deadline = time.Now().Add(20 * time.Second)
-	check := func(ctx context.Context, tx pgx.Tx, when string) error {
+	check := func(ctx context.Context, db pgfence.Querier, when string) error {
 		left := time.Until(c.Deadline).Milliseconds()
 		for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
 			var ms int64
-			err := tx.QueryRow(ctx, "SELECT setting::bigint FROM pg_settings WHERE name = $1", name).Scan(&ms)
+			err := db.QueryRow(ctx, "SELECT setting::bigint FROM pg_settings WHERE name = $1", name).Scan(&ms)
 			if err != nil {
 				return err
 			}
@@ -426,10 +426,39 @@ func TestWithFence_TimeoutsFollowTheLease(t *testing.T) {
 		if !errors.Is(err, odd) {
 			return err
 		}
-		return check(ctx, tx, "after the savepoint")
+		// By its connection, because a statement of tx may set them first.
+		return check(ctx, tx.Conn(), "after the savepoint")
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// A statement that is never sent, for a context of its own, fails alone: it neither
+// decides what the function's error is, nor do the timeouts stand still behind it.
+func TestWithFence_StatementNeverSent(t *testing.T) {
+	t.Parallel()
+	pool := install(t)
+	c := claim("account/42", 7, tokens.OneShot)
+	c.Deadline = time.Now().Add(20 * time.Second)
+	odd := errors.New("odd")
+	err := pgfence.WithFence(t.Context(), pool, c, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_sleep(1)"); err != nil { // the limits are old
+			return err
+		}
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := tx.Exec(over, "SELECT 1"); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that is over: %v, want Canceled", err)
+		}
+		left := time.Until(c.Deadline).Milliseconds()
+		if ms := queryInt(t, tx, "SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'"); ms > left+250 {
+			t.Errorf("statement_timeout is %d ms with %d ms left", ms, left)
+		}
+		return odd
+	})
+	if !errors.Is(err, odd) {
+		t.Errorf("%v, want the function's own error", err)
 	}
 }
 
