@@ -179,9 +179,10 @@ type Guard[U any] interface {
 
 	// AdvanceAll advances several resources, all or nothing, in an order of its
 	// own that keeps opposing callers from blocking each other for ever. The
-	// decisions stand in the order of cs. The error is that of the first refused
-	// claim in cs. Two claims on one resource give [ErrInvalid]; an empty cs is
-	// no work. After any error the caller must end u without effect.
+	// decisions stand in the order of cs. The error is that of the claim which was
+	// refused first, in the guard's order. Two claims on one resource give
+	// [ErrInvalid]; an empty cs is no work. After any error the caller must end u
+	// without effect.
 	AdvanceAll(ctx context.Context, u U, cs []Claim) ([]Decision, error)
 
 	// Peek returns the fence of resource as last committed, 0 where it has none.
