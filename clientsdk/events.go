@@ -2,9 +2,11 @@ package clientsdk
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"iter"
 	"net/http"
@@ -40,7 +42,7 @@ const eventSilence = 25 * time.Second
 
 // Events yields what happens to locks, as it happens, until ctx or the client ends or
 // the loop stops. Lost connections are resumed where they broke off, on any server; an
-// event "resync" comes where the gap was too long, or came before the first event. The last pair may be an error: a
+// event "resync" comes where the gap was too long. The last pair may be an error: a
 // refusal, or [ErrUnavailable].
 func (c *Client) Events(ctx context.Context, opts *EventsOptions) iter.Seq2[Event, error] {
 	var o EventsOptions
@@ -91,17 +93,35 @@ func (s *eventStream) read(ctx context.Context) error {
 		s.stopped = true // what happened between the two connections has no number to resume at
 		return nil
 	}
-	s.opened = true
 	var ev Event
+	heard := false
 	lines := bufio.NewScanner(body)
+	lines.Split(wholeLines)
 	for lines.Scan() {
 		silence.Reset(eventSilence)
-		if !s.line(lines.Text(), &ev) {
-			s.stopped = true
-			return nil
+		heard, s.opened = true, true
+		if err := s.line(lines.Text(), &ev); err != nil || s.stopped {
+			return err
 		}
 	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) || !heard {
+		return s.unreadable(cmp.Or(err, errors.New("the stream ended before it began")))
+	}
 	return nil
+}
+
+// unreadable is a stream that is none of ours, or one that was changed on its way.
+func (s *eventStream) unreadable(cause error) error {
+	_, endpoint := s.c.t.endpoint()
+	return &unavailableError{op: "events", endpoint: endpoint, cause: cause}
+}
+
+// wholeLines is [bufio.ScanLines] without the rest of a line that was cut off.
+func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if bytes.IndexByte(data, '\n') < 0 {
+		return 0, nil, nil
+	}
+	return bufio.ScanLines(data, atEOF)
 }
 
 func (s *eventStream) open(ctx context.Context) (io.ReadCloser, error) {
@@ -112,9 +132,9 @@ func (s *eventStream) open(ctx context.Context) (io.ReadCloser, error) {
 	return s.c.t.stream(ctx, r, "text/event-stream")
 }
 
-// line takes one line of the stream; an empty one ends an event. It returns false when
-// the reader wants no more.
-func (s *eventStream) line(text string, ev *Event) bool {
+// line takes one line of the stream; an empty one ends an event, or says only where to
+// resume.
+func (s *eventStream) line(text string, ev *Event) error {
 	field, value, _ := strings.Cut(text, ":")
 	value = strings.TrimPrefix(value, " ")
 	switch field {
@@ -124,18 +144,18 @@ func (s *eventStream) line(text string, ev *Event) bool {
 		ev.Kind = value
 	case "data":
 		if err := json.Unmarshal([]byte(value), &ev.Event); err != nil && ev.Kind != wire.EventResync {
-			return s.yield(Event{}, fmt.Errorf("events: data cannot be read: %w", err))
+			return s.unreadable(err)
 		}
 	case "":
-		if text != "" || ev.Kind == "" { // a comment, or the end of nothing
-			return true
+		if text != "" { // a comment
+			return nil
 		}
 		done := *ev
 		*ev = Event{}
 		if done.ID != "" {
 			s.opts.After = done.ID
 		}
-		return s.yield(done, nil)
+		s.stopped = done.Kind != "" && !s.yield(done, nil)
 	}
-	return true
+	return nil
 }

@@ -29,19 +29,30 @@ func FuzzDecodeProblem(f *testing.F) {
 
 // A stream of any bytes ends, and no event comes of it that has no name.
 func FuzzEventStream(f *testing.F) {
+	client, err := New(Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { client.Close() })
 	f.Add("id: 7.0\nevent: granted\ndata: {\"lock\":\"a\",\"token\":7}\n\n: heartbeat\n\n")
 	f.Add("event: resync\ndata: {}\n\n\n\ndata\n:\n::\nid\n\n")
 	f.Add("event: granted\r\ndata: [\r\n\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		s := &eventStream{yield: func(e Event, err error) bool {
-			if err == nil && e.Kind == "" {
-				t.Errorf("%q has an event without a name: %+v", text, e)
+		s := &eventStream{c: client, yield: func(e Event, err error) bool {
+			if err != nil || e.Kind == "" {
+				t.Errorf("%q has an event without a name: %+v, %v", text, e, err)
 			}
 			return true
 		}}
 		var ev Event
-		for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-			s.line(lines.Text(), &ev)
+		lines := bufio.NewScanner(strings.NewReader(text))
+		for lines.Split(wholeLines); lines.Scan(); {
+			if !strings.Contains(text, lines.Text()+"\n") && !strings.Contains(text, lines.Text()+"\r\n") {
+				t.Errorf("%q: %q is no whole line", text, lines.Text())
+			}
+			if err := s.line(lines.Text(), &ev); err != nil && !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%q: %v", text, err)
+			}
 		}
 	})
 }

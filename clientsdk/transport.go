@@ -12,6 +12,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -102,6 +103,12 @@ func (t *transport) close() {
 	}
 }
 
+// endpoint is the one to ask now, and its number, from which the next one counts.
+func (t *transport) endpoint() (n uint32, url string) {
+	n = t.current.Load()
+	return n, t.endpoints[int(n)%len(t.endpoints)]
+}
+
 // request is one exchange to make.
 type request struct {
 	op, method, path string
@@ -121,8 +128,7 @@ type request struct {
 // returns when the request was sent: what the answer confirms counts from there.
 // Errors are an [*APIError], an *unavailableError, or an *endedError.
 func (t *transport) exchange(ctx context.Context, r request, out any) (sent clock.Instant, err error) {
-	n := t.current.Load()
-	endpoint := t.endpoints[int(n)%len(t.endpoints)]
+	n, endpoint := t.endpoint()
 	timeout := r.timeout
 	if timeout == 0 {
 		timeout = callTimeout
@@ -155,8 +161,7 @@ func (t *transport) exchange(ctx context.Context, r request, out any) (sent cloc
 // stream makes r once and returns the body of a 200, whose type is accept, to be read
 // for as long as ctx lasts. Errors are as those of exchange.
 func (t *transport) stream(ctx context.Context, r request, accept string) (io.ReadCloser, error) {
-	n := t.current.Load()
-	endpoint := t.endpoints[int(n)%len(t.endpoints)]
+	n, endpoint := t.endpoint()
 	body, err := t.openStream(ctx, endpoint, r, accept)
 	if err == nil {
 		return body, nil
@@ -181,10 +186,14 @@ func (t *transport) openStream(ctx context.Context, endpoint string, r request, 
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode == http.StatusOK {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if resp.StatusCode == http.StatusOK && kind == accept {
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK { // a proxy's page: it would pass for a short stream
+		return nil, fmt.Errorf("answer of the type %q where %s was due", kind, accept)
+	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, err

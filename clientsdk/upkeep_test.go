@@ -77,7 +77,10 @@ func TestRefusedBeforeSending(t *testing.T) {
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("snapshot", 1<<17)
-	client := against(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, whole) })
+	client := against(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		io.WriteString(w, whole)
+	})
 	var got bytes.Buffer
 	if err := client.Snapshot(t.Context(), &got); err != nil || got.String() != whole {
 		t.Errorf("%d bytes, %v", got.Len(), err)
@@ -97,12 +100,18 @@ func TestSnapshot_BrokenOff(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]http.HandlerFunc{
 		"chunked": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/octet-stream")
 			io.WriteString(w, strings.Repeat("x", 1<<20))
 			panic(http.ErrAbortHandler)
 		},
 		"of a length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/octet-stream")
 			w.Header().Set("Content-Length", fmt.Sprint(1<<20))
 			io.WriteString(w, "x")
+		},
+		"a page of a proxy": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			io.WriteString(w, "<html>Sign in to the network</html>")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
