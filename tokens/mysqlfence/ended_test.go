@@ -168,18 +168,47 @@ func execute(statements ...string) func(context.Context, *mysqlfence.Tx) error {
 	}
 }
 
-// A function that locks tables ends the transaction, too, and leaves no lock behind.
+// A function that locks tables ends the transaction, too, and leaves no lock behind,
+// however it returns.
 func TestWithFence_LeavesNoTableLocked(t *testing.T) {
 	t.Parallel()
-	db := installForEnds(t)
-	err := mysqlfence.WithFence(t.Context(), db, claim("account/42", 7, tokens.Renewable), func(ctx context.Context, tx *mysqlfence.Tx) error {
-		_, err := tx.ExecContext(ctx, "LOCK TABLES other WRITE")
-		return err
-	})
-	if !errors.Is(err, tokens.ErrUnfenced) {
-		t.Errorf("%v, want ErrUnfenced", err)
+	odd := errors.New("odd")
+	for name, end := range map[string]struct {
+		how  func() error
+		want error
+	}{
+		"returns":    {func() error { return nil }, tokens.ErrUnfenced},
+		"with error": {func() error { return odd }, odd},
+		"panics":     {func() error { panic(odd) }, odd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := installForEnds(t)
+			db.SetMaxOpenConns(1)
+			err := recovered(func() error {
+				return mysqlfence.WithFence(t.Context(), db, claim("account/42", 7, tokens.Renewable), func(ctx context.Context, tx *mysqlfence.Tx) error {
+					if err := execute("LOCK TABLES other WRITE")(ctx, tx); err != nil {
+						return err
+					}
+					return end.how()
+				})
+			})
+			if !errors.Is(err, end.want) {
+				t.Errorf("%v, want %v", err, end.want)
+			}
+			mustExec(t, db, "SET SESSION lock_wait_timeout = 5")
+			mustExec(t, db, "INSERT INTO other VALUES (1, 1)")
+			mustExec(t, db, "INSERT INTO account VALUES (7, 7)") // refused on a connection that has locked others
+		})
 	}
-	mustExec(t, db, "SET SESSION lock_wait_timeout = 5")
-	mustExec(t, db, "INSERT INTO other VALUES (1, 1)")
-	mustExec(t, db, "INSERT INTO account VALUES (7, 7)") // refused on a connection that has locked others
+}
+
+// recovered returns what f returns, or the error with which it panics.
+func recovered(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = p.(error)
+		}
+	}()
+	return f()
 }

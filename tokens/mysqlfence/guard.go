@@ -188,7 +188,7 @@ func timeLimit(deadline time.Time) string {
 	if deadline.IsZero() {
 		return ""
 	}
-	left := time.Until(deadline)
+	left := min(time.Until(deadline), longest)
 	left -= min(left/10, 100*time.Millisecond)
 	return fmt.Sprintf(", max_statement_time=%.3f", max(left.Seconds(), 0.001))
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/fenced/fenced/tokens"
@@ -65,10 +66,14 @@ func (s *session) discard() {
 	_ = s.conn.Close()
 }
 
+// longest is a limit that every server takes for each of the settings. Beyond, a strict
+// sql_mode makes an error of what is cut otherwise.
+const longest = math.MaxInt32 / 1000 * time.Second
+
 // secondsUntil is what is left in whole seconds, which is all that the server
 // counts in, and never 0.
 func secondsUntil(deadline time.Time) int64 {
-	return max(int64(time.Until(deadline)/time.Second), 1)
+	return int64(min(max(time.Until(deadline), time.Second), longest) / time.Second)
 }
 
 func limitsSQL(seconds int64) string {

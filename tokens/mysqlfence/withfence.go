@@ -32,10 +32,12 @@ const (
 //
 // fn must use the context and the transaction that it is given, and return the
 // errors it meets. Where it returns an error the transaction is rolled back, and
-// the error comes back as it is unless [Classify] knows it. Where it drops an
-// error that Classify calls busy or retryable, that error is the result all the
-// same: a lock timeout leaves half a transaction, and a deadlock none. Where it
-// panics or ends its goroutine, the transaction is rolled back at once.
+// the error comes back as it is unless [Classify] knows it; where ctx has ended
+// meanwhile, within the error that says so. Where it drops an error that Classify calls
+// busy or retryable, that error is the result all the same: a lock timeout leaves half a
+// transaction, and a deadlock none. Errors that come with the rows of a query, to Scan,
+// Next or Err, and those of a prepared statement are not seen here: fn must not drop
+// them. Where it panics or ends its goroutine, the transaction is rolled back at once.
 //
 // # Time
 //
@@ -50,7 +52,8 @@ const (
 // safe to commit however late.
 //
 // The session's settings are put back before the connection returns to the pool;
-// where that fails, the connection is closed.
+// where that fails, or fn may have left more than settings behind, such as locked
+// tables, the connection is closed.
 //
 // # Errors
 //
@@ -99,30 +102,39 @@ func once(ctx context.Context, db *sql.DB, c tokens.Claim, fn func(ctx context.C
 	// be closed only after the transaction. It does nothing after a COMMIT.
 	defer rollback(ctx, inner)
 	tx := &Tx{tx: inner, deadline: c.Deadline, bound: s.bound}
-	if err := run(ctx, tx, c, fn); err != nil {
-		s.spoilt = errors.Is(err, tokens.ErrUnfenced)
+	if err := run(ctx, s, tx, c, fn); err != nil {
 		return whyEnded(ctx, err)
 	}
-	return Commit(ctx, inner)
+	err = Commit(ctx, inner)
+	if errors.Is(err, sql.ErrTxDone) { // ctx ended just before it
+		return whyEnded(ctx, err)
+	}
+	return err
 }
 
-func run(ctx context.Context, tx *Tx, c tokens.Claim, fn func(ctx context.Context, tx *Tx) error) error {
+func run(ctx context.Context, s *session, tx *Tx, c tokens.Claim, fn func(ctx context.Context, tx *Tx) error) error {
 	if _, err := advance(ctx, tx.tx, c); err != nil {
 		return unit.NotThrough(ctx, err)
 	}
 	if _, err := tx.tx.ExecContext(ctx, "SAVEPOINT "+mark(tx.tx)); err != nil {
 		return Classify(unit.NotThrough(ctx, err))
 	}
+	s.spoilt = true // until there is proof of the contrary; fn may not return
 	err := fn(ctx, tx)
-	switch {
-	case tx.err != nil:
+	if tx.err != nil {
+		s.spoilt = false
 		return tx.err // the first failure; fn may have seen only what it led to
+	}
+	proof := prove(ctx, tx.tx, c)
+	s.spoilt = proof != nil
+	switch {
 	case err != nil:
 		return Classify(err)
 	case ctx.Err() != nil:
 		return unit.Ended(ctx)
+	default:
+		return proof
 	}
-	return prove(ctx, tx.tx, c)
 }
 
 // whyEnded names the end of ctx where err is but its consequence: database/sql

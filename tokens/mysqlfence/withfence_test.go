@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/tokens"
 	"github.com/fenced/fenced/tokens/mysqlfence"
+	"github.com/fenced/fenced/tokens/mysqlfence/mysqltest"
 )
 
 func TestWithFence(t *testing.T) {
@@ -234,6 +235,38 @@ func TestWithFence_ContextEnds(t *testing.T) {
 		})
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, lost) || balance(t, db) != 100 {
 			t.Errorf("look %t: %v, balance %d; want Canceled with its cause, and 100", look, err, balance(t, db))
+		}
+	}
+}
+
+// An error of the application's is not lost behind the end of ctx.
+func TestWithFence_FunctionFailsAsContextEnds(t *testing.T) {
+	t.Parallel()
+	db := install(t)
+	odd := errors.New("odd")
+	ctx, cancel := context.WithCancel(t.Context())
+	err := mysqlfence.WithFence(ctx, db, claim("account/42", 7, tokens.OneShot), func(context.Context, *mysqlfence.Tx) error {
+		cancel()
+		return odd
+	})
+	if !errors.Is(err, odd) {
+		t.Errorf("%v, want the function's error", err)
+	}
+}
+
+// A deadline beyond what the server can count to is as good as one far away, also where
+// its sql_mode makes an error of each warning.
+func TestWithFence_DeadlineFarAway(t *testing.T) {
+	t.Parallel()
+	_, config := installAt(t)
+	config = config.Clone()
+	config.Params = map[string]string{"sql_mode": "'TRADITIONAL'"}
+	db := mysqltest.Open(t, config)
+	for _, years := range []int{2, 100, 1000} {
+		c := claim("account/42", tokens.Token(years), tokens.OneShot)
+		c.Deadline = time.Now().AddDate(years, 0, 0)
+		if err := mysqlfence.WithFence(t.Context(), db, c, add(5)); err != nil {
+			t.Errorf("%d years: %v", years, err)
 		}
 	}
 }

@@ -118,7 +118,8 @@ func settle(ctx context.Context) {
 }
 
 // explain says of the end of a context what it was that ended, with the error of
-// the try before: somebody who waited in vain wants to know for whom. What has a
+// the try before: somebody who waited in vain wants to know for whom. What else err
+// holds, of the caller's function, it keeps. What has a
 // meaning already keeps it: a COMMIT without an answer in its time ends like a
 // context too, and is not the same as nothing written.
 func (w Work) explain(ctx context.Context, err, last error) error {
@@ -126,10 +127,14 @@ func (w Work) explain(ctx context.Context, err, last error) error {
 		return err
 	}
 	settle(ctx)
-	if ctx.Err() != nil {
+	switch ctx.Err() {
+	case nil:
+		return err
+	case err: // says no more than that
 		return w.timeOver(ctx, last)
+	default:
+		return fmt.Errorf("%w: %w", w.timeOver(ctx, last), err)
 	}
-	return err
 }
 
 func (w Work) timeOver(ctx context.Context, last error) error {

@@ -80,6 +80,16 @@ func TestExplain_SettlesTheEnd(t *testing.T) {
 	}
 }
 
+// What a function said of the end stays in the error.
+func TestExplain_KeepsTheFunctionsError(t *testing.T) {
+	t.Parallel()
+	odd := errors.New("odd")
+	err := Work{}.explain(newTardy(t), fmt.Errorf("%w: %w", context.DeadlineExceeded, odd), nil)
+	if !errors.Is(err, odd) || !errors.Is(err, errLeaseOver) {
+		t.Errorf("%v, want the lease's end and the function's error", err)
+	}
+}
+
 // COMMIT has a limit of its own beyond the lease, and its end by that limit is an
 // unknown outcome, not the end of the lease before anything was written.
 func TestRun_CommitWithoutAnAnswerStaysUnknown(t *testing.T) {
