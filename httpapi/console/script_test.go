@@ -42,6 +42,15 @@ func TestScripts(t *testing.T) {
 			 }
 			 return [...got].join("; ")`, `granted|{"lock":"a: b"}|6.1|6.1`,
 		},
+		"an event that is not whole is not behind us": {
+			`const ids = new Set();
+			 for (const cut of ["", "id: 6.1", "id: 6.1\n", "id: 6.1\nevent: granted\ndata: {}", "id: 6.1\nevent: granted\ndata: {}\n"]) {
+				const parser = new Parser(() => ids.add("emitted"));
+				parser.feed("id: 5.0\n\n" + cut);
+				ids.add(parser.id);
+			 }
+			 return [...ids].join(" ")`, "5.0",
+		},
 		"a page of the list does not undo newer events": {
 			`const m = new Model();
 			 m.apply("granted", { lock: "a", ref: "r9", owner: "new", token: 9 }, "9.0");

@@ -69,7 +69,8 @@ export async function call(path, { query, body, signal } = {}) {
   return response.json();
 }
 
-// Parser takes text/event-stream apart, in pieces of any size.
+// Parser takes text/event-stream apart, in pieces of any size. Its id is that of the last
+// event that is whole: a stream that is cut within one goes on before it.
 export class Parser {
   constructor(emit) {
     this.emit = emit;
@@ -84,6 +85,7 @@ export class Parser {
   }
   line(line) {
     if (line === "") {
+      this.id = this.next;
       if (this.kind) this.emit(this.kind, this.data.join("\n"), this.id);
       this.reset();
       return;
@@ -91,7 +93,7 @@ export class Parser {
     const colon = line.indexOf(":");
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
-    if (field === "id") this.id = value;
+    if (field === "id") this.next = value;
     else if (field === "event") this.kind = value;
     else if (field === "data") this.data.push(value);
   }
