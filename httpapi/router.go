@@ -103,6 +103,9 @@ func (a *api) serve(op operation, h func(*call) error) http.HandlerFunc {
 		outcome, end := errPanicked, meter.begin()
 		span := a.startSpan(&op, &c)
 		defer func() {
+			if outcome == errPanicked {
+				a.auditLine(&op, &c, outcome)
+			}
 			span.end(&c, outcome)
 			end(outcome)
 		}()

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/fenced/fenced/httpapi"
@@ -121,7 +122,8 @@ func TestUpkeep_is_refused_on_an_external_store(t *testing.T) {
 	}
 }
 
-// A snapshot that fails half-way must not end like a whole one.
+// A snapshot that fails half-way must not end like a whole one, and leaves its line in
+// the audit log: most of the store may be out.
 func TestSnapshot_cuts_the_connection_when_it_fails(t *testing.T) {
 	t.Parallel()
 	engine := agreeable()
@@ -129,15 +131,32 @@ func TestSnapshot_cuts_the_connection_when_it_fails(t *testing.T) {
 		_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
 		return errors.New("the store went away")
 	}
-	srv := serve(t, engine)
-	t.Cleanup(srv.Client().CloseIdleConnections)
-	resp, err := srv.Client().Get(srv.URL + "/v1/snapshot")
+	var audit lines
+	c := newClientWith(t, httpapi.Config{Engine: engine, Logger: quiet(), Audit: slog.New(slog.NewJSONHandler(&audit, nil))})
+	resp, err := c.http.Get(c.URL + "/v1/snapshot")
 	if err == nil {
 		defer resp.Body.Close()
 		_, err = io.ReadAll(resp.Body)
 	}
 	if err == nil {
 		t.Error("the client saw a whole answer")
+	}
+	audit.await(t, `"what":"getSnapshot"`)
+	if !strings.Contains(audit.String(), `"result":"internal"`) {
+		t.Errorf("audit %s", audit.String())
+	}
+}
+
+// What a call has done before its handler panicked is done.
+func TestAudit_tells_of_a_panic(t *testing.T) {
+	t.Parallel()
+	engine := agreeable()
+	engine.breakHold = func(context.Context, lockserver.BreakRequest) (*lockserver.Ended, error) { panic("after the break") }
+	var audit lines
+	c := newClientWith(t, httpapi.Config{Engine: engine, Logger: quiet(), Audit: slog.New(slog.NewJSONHandler(&audit, nil))})
+	checkProblem(t, c.send(t, "POST", "/v1/break", `{"lock":"a","token":7,"reason":"stuck"}`), apierr.Internal)
+	if n := strings.Count(audit.String(), `"what":"breakHold"`); n != 1 || !strings.Contains(audit.String(), `"lock":"a"`) {
+		t.Errorf("%d lines: %s", n, audit.String())
 	}
 }
 
