@@ -42,8 +42,12 @@ func (s *Server) probe(ctx context.Context) error {
 	refused := s.mirror.refuses
 	s.mu.Unlock()
 	if refused {
-		if _, err := s.store.grantLease(ctx, leaseTTL(MinTTL)); refusesWrites(err) {
+		probed, err := s.store.grantLease(ctx, leaseTTL(MinTTL))
+		if refusesWrites(err) {
 			return err
+		}
+		if err == nil {
+			_, _ = s.store.client.Revoke(ctx, probed.ID) // it lapses otherwise
 		}
 		s.mu.Lock()
 		s.mirror.refuses = false

@@ -105,7 +105,7 @@ func openTab(t *testing.T, store *keys.Store) *tab {
 	})
 	ctx, closeTab := chromedp.NewContext(browser)
 	t.Cleanup(closeTab)
-	bounded, cancel := context.WithTimeout(ctx, 90*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(cancel)
 	p := &tab{t, engine, srv, bounded}
 	p.watch()

@@ -66,13 +66,13 @@ func furnish(p *tab) {
 	p.Helper()
 	owners := []string{"checkout-1", "checkout-2", "checkout-3", "rewarder-1", "rewarder-2", "stock-sync"}
 	for i := range 16 {
-		p.acquire(fmt.Sprintf("orders/%d", 1180+i), owners[i%len(owners)], time.Duration(15+7*(i%8))*time.Second)
+		p.acquire(fmt.Sprintf("orders/%d", 1180+i), owners[i%len(owners)], time.Duration(60+7*(i%8))*time.Second)
 	}
 	p.acquire("stock/warehouse-berlin", "stock-sync", 90*time.Second)
-	p.acquire("在庫/大阪", "在庫同期-2", 45*time.Second)
+	p.acquire("在庫/大阪", "在庫同期-2", 75*time.Second)
 	for i, waiter := range []string{"rewarder-2", "rewarder-3", "rewarder-4"} {
 		if i == 0 {
-			p.acquire("rewards/player/90210", "rewarder-1", 30*time.Second)
+			p.acquire("rewards/player/90210", "rewarder-1", 80*time.Second)
 		}
 		p.queue("rewards/player/90210", waiter, 100+i)
 	}
