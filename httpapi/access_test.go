@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -253,6 +254,40 @@ func TestQuota_bounds_each_key(t *testing.T) {
 			t.Error("20 requests in a row passed a rate of 3 a second")
 		}
 	})
+}
+
+// A hold that stays for a repeat of its request, because the client has left, counts: a
+// client in a loop with too short a patience would have as many as it likes.
+func TestQuota_counts_a_hold_whose_client_left(t *testing.T) {
+	t.Parallel()
+	ring := newKeyring(t)
+	small := []string{"Authorization", "Bearer " + ring.add("small", keys.Lock, "", apikey.Quota{Held: 1})}
+	engine := agreeable()
+	asked := make(chan struct{}, 1)
+	engine.acquire = func(ctx context.Context, req lockserver.AcquireRequest) (*lockserver.Hold, error) {
+		asked <- struct{}{}
+		if req.Wait > 0 {
+			<-ctx.Done()
+		}
+		return heldHold(req), nil
+	}
+	var audit lines
+	c := newClientWith(t, httpapi.Config{Engine: engine, Keys: ring.open(), Audit: slog.New(slog.NewJSONHandler(&audit, nil)), Logger: quiet()})
+	conn := c.dial(t)
+	request := rawPost("/v1/holds", acquireBody("l", `,"wait":"20s"`), small[0]+": "+small[1], wire.IdempotencyKey+": "+keyA)
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	conn.Close()
+	audit.await(t, "client_gone")
+	if !strings.Contains(audit.String(), `"token":7341`) {
+		t.Errorf("the audit log does not tell of the grant: %s", audit.String())
+	}
+	if p := checkProblem(t, c.send(t, "POST", "/v1/holds", acquireBody("other", ""), small...), apierr.Quota); p.Field != "held" {
+		t.Errorf("field %q", p.Field)
+	}
+	c.acquire(t, "l", "", append(small, wire.IdempotencyKey, keyA)...) // its repeat finds it
 }
 
 // newClientWith serves cfg as newClient does.

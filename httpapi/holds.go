@@ -65,8 +65,9 @@ func (s holds) withinQuota(ctx context.Context, c *call, req lockserver.AcquireR
 	}
 	id := ""
 	defer func() { took(id) }()
-	if hold, err = s.granted(ctx, c, req); err == nil {
+	if hold, err = s.granted(ctx, c, req); hold != nil {
 		id = hold.ID
+		c.record.ref, c.record.token = hold.Ref, hold.Token
 	}
 	return hold, err
 }
@@ -79,7 +80,8 @@ func attempt(req lockserver.AcquireRequest) string {
 	return req.IdempotencyKey + " " + req.Lock
 }
 
-// granted acquires, and takes the grant back where the client has left.
+// granted acquires, and takes the grant back where the client has left. A hold beside an
+// error is one that stays.
 func (s holds) granted(ctx context.Context, c *call, req lockserver.AcquireRequest) (*lockserver.Hold, error) {
 	c.allowFor(req.Wait)
 	hold, err := s.engine.Acquire(ctx, req)
@@ -95,9 +97,10 @@ func (s holds) granted(ctx context.Context, c *call, req lockserver.AcquireReque
 	if ctx.Err() != nil || req.Wait > 0 && peerLeft(ctx) {
 		// A hold with an idempotency key stays: its caller may ask for it again, and
 		// would find it gone otherwise.
-		if req.IdempotencyKey == "" {
-			s.takeBack(ctx, hold)
+		if req.IdempotencyKey != "" {
+			return hold, errClientGone
 		}
+		s.takeBack(ctx, hold)
 		return nil, errClientGone
 	}
 	return hold, nil
