@@ -107,12 +107,14 @@ func (s *Server) open(ctx context.Context, ref queue.Ref, req *AcquireRequest) (
 		return l, true, err
 	}
 	l, err = s.newLocalLocked(ref, req)
-	s.mu.Unlock()
 	if err != nil {
+		s.mu.Unlock()
 		return nil, false, err
 	}
+	h := l.hold
+	s.mu.Unlock()
 	// The attempt is not this request's alone: a repeat under its key may join.
-	s.send(context.WithoutCancel(ctx), l)
+	s.send(context.WithoutCancel(ctx), l, h)
 	return l, false, nil
 }
 
@@ -175,28 +177,34 @@ func (s *Server) newLocalLocked(ref queue.Ref, req *AcquireRequest) (*local, err
 	return l, nil
 }
 
-// send finds a lease for l and queues its put. What goes wrong shows in l.
-func (s *Server) send(ctx context.Context, l *local) {
+// send finds a lease for h, the hold of l as it was asked for, and queues its put. What
+// goes wrong shows in l.
+func (s *Server) send(ctx context.Context, l *local, h *queue.Hold) {
+	value := encodeHold(h)
+	var granted lease
+	var err error
 	if l.session == nil {
-		granted, err := s.leaseFor(ctx, l.hold.TTL)
-		if err != nil {
-			s.mu.Lock()
-			l.owned = false
-			s.failLocked(l, err, true)
-			s.mu.Unlock()
-			return
+		granted, err = s.leaseFor(ctx, h.TTL)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		l.owned = false
+		s.failLocked(l, err, true)
+		return
+	case l.live:
+		// Another server, or an earlier try, has put it meanwhile: that one's lease counts.
+		if l.session == nil {
+			s.pool.put(granted)
 		}
-		s.mu.Lock()
+		return
+	case l.session == nil:
 		l.lease = granted
 		l.place.Renewed, l.place.LeaseTTL = granted.Sent, granted.TTL
-		s.mu.Unlock()
 	}
-	value := encodeHold(l.hold)
-	s.mu.Lock()
 	l.value = value
-	p := put{local: l, lock: l.hold.Lock, key: s.keys.hold(l.hold.Ref), value: string(value), lease: l.lease.ID}
-	s.mu.Unlock()
-	s.puts.add(p)
+	s.puts.add(put{local: l, lock: h.Lock, key: s.keys.hold(h.Ref), value: string(value), lease: l.lease.ID})
 }
 
 // freshFor returns how long ago a lease may have been confirmed to count as

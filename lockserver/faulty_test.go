@@ -12,6 +12,7 @@ import (
 // them back: the fault that a proxy on the way would be.
 type faulty struct {
 	mu    sync.Mutex
+	send  func(ops int) error
 	write func(*clientv3.TxnResponse, error) (*clientv3.TxnResponse, error)
 	alive func()
 	lease func() error
@@ -31,6 +32,24 @@ func (f *faulty) onWrite(fault func(*clientv3.TxnResponse, error) (*clientv3.Txn
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.write = fault
+}
+
+// onSend calls fault before a transaction or put is sent, with the number of its
+// operations; where it returns an error nothing is sent.
+func (f *faulty) onSend(fault func(ops int) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.send = fault
+}
+
+func (f *faulty) sending(ops int) error {
+	f.mu.Lock()
+	fault := f.send
+	f.mu.Unlock()
+	if fault == nil {
+		return nil
+	}
+	return fault(ops)
 }
 
 // onKeepAlive calls fault before a keep-alive's answer is returned.
@@ -65,24 +84,34 @@ type faultyKV struct {
 }
 
 func (k *faultyKV) Txn(ctx context.Context) clientv3.Txn {
-	return &faultyTxn{k.KV.Txn(ctx), k.faults}
+	return &faultyTxn{txn: k.KV.Txn(ctx), faults: k.faults}
 }
 
 type faultyTxn struct {
 	txn    clientv3.Txn
 	faults *faulty
+	ops    int
 }
 
 func (t *faultyTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.txn = t.txn.If(cs...); return t }
-func (t *faultyTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.txn = t.txn.Then(ops...); return t }
 func (t *faultyTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.txn = t.txn.Else(ops...); return t }
+func (t *faultyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.txn, t.ops = t.txn.Then(ops...), len(ops)
+	return t
+}
 
 func (t *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
+	if err := t.faults.sending(t.ops); err != nil {
+		return nil, err
+	}
 	resp, err := t.txn.Commit()
 	return t.faults.answer(resp, err)
 }
 
 func (k *faultyKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	if err := k.faults.sending(1); err != nil {
+		return nil, err
+	}
 	resp, err := k.KV.Put(ctx, key, value, opts...)
 	answer := &clientv3.TxnResponse{Succeeded: err == nil}
 	if err == nil {
