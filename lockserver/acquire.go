@@ -42,8 +42,7 @@ func (s *Server) Acquire(ctx context.Context, req AcquireRequest) (*Hold, error)
 		}
 	}
 	if canonicalID(req.Session) && !s.knows(ref) {
-		// Another server may have made it just now.
-		if _, err := s.findSession(ctx, req.Session); err != nil {
+		if err := s.joinable(ctx, req.Session); err != nil {
 			return nil, err
 		}
 	}
@@ -433,6 +432,9 @@ const maxRenewals = 3
 // quorum (R9), at most age ago, and the key is there (R7). A request that has ended
 // is never granted.
 func (s *Server) grant(ctx context.Context, l *local, age time.Duration) (*Hold, error) {
+	if err := s.unexpired(ctx, l, false); err != nil {
+		return nil, err
+	}
 	for range maxRenewals {
 		hold, stale, err := s.tryGrant(ctx, l, age)
 		if !stale {

@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/lockserver"
 )
@@ -74,4 +75,100 @@ func TestCluster_ARepeatRenewsTheLeaseOfTheHold(t *testing.T) {
 	if err != nil || left.GrantedTTL-left.TTL > 2 {
 		t.Fatalf("the lease of the hold has %d of %d s left after a renewal (%v)", left.TTL, left.GrantedTTL, err)
 	}
+}
+
+// TestCluster_ADeadlineThatAnotherServerMovedIsNoEnd comes back to the server that granted
+// after its deadline, but within that of a renewal elsewhere.
+func TestCluster_ADeadlineThatAnotherServerMovedIsNoEnd(t *testing.T) {
+	t.Parallel()
+	const ttl, renewed, back = 4 * time.Second, 3 * time.Second, 4200 * time.Millisecond
+	two := startTwo(t)
+	ctx := t.Context()
+	granted := time.Now()
+	var holds []*lockserver.Hold
+	for _, lock := range []string{"renewed", "awaited"} {
+		req := try(lock)
+		req.TTL = ttl
+		holds = append(holds, mustAcquire(t, two.a, req))
+	}
+	session, err := two.a.CreateSession(ctx, "worker", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := try("joined")
+	joined.Session = session.ID
+	member := mustAcquire(t, two.a, joined)
+
+	after(granted, renewed)
+	for _, h := range holds {
+		if _, err := two.b.Renew(ctx, h.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := two.b.RenewSession(ctx, session.ID); err != nil {
+		t.Fatal(err)
+	}
+
+	after(granted, back)
+	late := try("late")
+	late.Session = session.ID
+	for what, call := range map[string]func() error{
+		"a renewal":                 func() error { _, err := two.a.Renew(ctx, holds[0].ID); return err },
+		"a wait":                    func() error { _, err := two.a.AwaitHold(ctx, holds[1].ID, 0); return err },
+		"an acquire in the session": func() error { _, err := two.a.Acquire(ctx, late); return err },
+		"a renewal in the session":  func() error { _, err := two.a.Renew(ctx, member.ID); return err },
+		"a renewal of the session":  func() error { _, err := two.a.RenewSession(ctx, session.ID); return err },
+	} {
+		if err := call(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestCluster_ASessionLastsAsLongAsItWasTold renews a session at another server than the
+// one that ends it, which asks the store: that tells whole seconds.
+func TestCluster_ASessionLastsAsLongAsItWasTold(t *testing.T) {
+	t.Parallel()
+	const ttl = 2500 * time.Millisecond
+	two := startTwo(t)
+	feed := subscribe(t, two.b)
+	created := time.Now()
+	session, err := two.a.CreateSession(t.Context(), "worker", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := try("a")
+	req.Session = session.ID
+	mustAcquire(t, two.a, req)
+	// a looks 1 s after its deadline, and then 2.1 s have gone by, which the store tells as 3.
+	after(created, ttl+time.Second-2*time.Second-100*time.Millisecond)
+	sent := time.Now()
+	if _, err := two.b.RenewSession(t.Context(), session.ID); err != nil {
+		t.Fatal(err)
+	}
+	nextEvent(t, feed, lockserver.EventExpired)
+	if lasted := time.Since(sent); lasted < ttl || lasted > ttl+2*time.Second+slack {
+		t.Errorf("the session ended %v after its renewal, its TTL is %v", lasted, ttl)
+	}
+}
+
+// TestCluster_ASessionPastItsDeadlineIsNotRenewed asks a server that does not know the
+// deadline, while the lease in the store still lives.
+func TestCluster_ASessionPastItsDeadlineIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	two := startTwo(t)
+	created := time.Now()
+	session, err := two.a.CreateSession(t.Context(), "worker", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := try("a")
+	req.Session = session.ID
+	h := mustAcquire(t, two.a, req)
+	two.stopA()
+	after(created, 3500*time.Millisecond)
+	_, err = two.b.Renew(t.Context(), h.ID)
+	wantCode(t, err, apierr.HoldGone)
+	_, err = two.b.RenewSession(t.Context(), session.ID)
+	wantCode(t, err, apierr.SessionGone)
 }

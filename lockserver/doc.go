@@ -83,7 +83,8 @@
 // it. Before an answer says held, the deadline has at least two thirds of the TTL
 // left, and a waiter's grant relies on a KeepAlive of the last second (of a tenth
 // of the TTL, where that is less): only a leader with a recent quorum answers it.
-// A hold that is past its deadline here is never renewed again.
+// A hold that is past its deadline here is never renewed again, unless the store tells
+// of a renewal through another server.
 //
 // Expiry is this package's own: the server that last granted or renewed a hold
 // deletes it at its deadline. The lease in the store runs TTL + 5 s, rounded up

@@ -83,8 +83,8 @@ func (s *Server) here(ctx context.Context, l *local, until time.Time) (hold *Hol
 }
 
 // Renew gives a held hold its full TTL again, counted from now. It never makes
-// anything anew: a hold past its deadline here is over, even while its key is
-// still there. Errors: [*GoneError]; codes not_held, no_quorum and behind, after
+// anything anew: a hold past its deadline is over, even while its key is still
+// there. Errors: [*GoneError]; codes not_held, no_quorum and behind, after
 // which the old deadline stands.
 func (s *Server) Renew(ctx context.Context, id string) (*Hold, error) {
 	l, done, err := s.begin(ctx, id)
@@ -343,31 +343,18 @@ func (s *Server) movedLocked() <-chan struct{} {
 	return s.mirror.moved
 }
 
-// renewable refuses to renew what is not held or past its deadline. A server that
-// does not know the deadline asks the store when the lease was renewed last.
+// renewable refuses to renew what is not held or past its deadline.
 func (s *Server) renewable(ctx context.Context, l *local) error {
 	s.mu.Lock()
-	now := time.Now()
-	known := s.config.Alone || l.session != nil || l.place.Answered
-	end, head, overdue, leased := l.end, s.table.IsHead(l.hold), s.overdueLocked(l, now), l.lease.ID
+	end, head := l.end, s.table.IsHead(l.hold)
 	s.mu.Unlock()
-	if end == NotEnded && head && !known {
-		told := s.renewals(ctx, leased)[0]
-		if told.err != nil && !errors.Is(told.err, errLeaseGone) {
-			return told.err
-		}
-		// The store tells whole seconds, rounded down.
-		overdue = told.err != nil || now.After(told.at.Add(l.hold.TTL+time.Second))
-	}
 	switch {
 	case end != NotEnded:
 		return &GoneError{Ref: refText(l.hold.Ref), End: end}
 	case !head:
 		return &apierr.Error{ErrCode: apierr.NotHeld, RetryAfter: time.Second, Detail: "the hold is still queued"}
-	case overdue:
-		return &GoneError{Ref: refText(l.hold.Ref), End: Expired}
 	}
-	return nil
+	return s.unexpired(ctx, l, true)
 }
 
 // renewLease renews the lease behind l: its own or its session's.

@@ -147,7 +147,7 @@ func (s *Server) RenewSession(ctx context.Context, id string) (*Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sessionRenewable(o); err != nil {
+	if err := s.sessionRenewable(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := s.renewSession(ctx, o); err != nil {
@@ -169,18 +169,29 @@ func (s *Server) RenewSession(ctx context.Context, id string) (*Session, error) 
 	return s.sessionLocked(o, id), nil
 }
 
-func (s *Server) sessionRenewable(o *session) error {
+func (s *Server) sessionRenewable(ctx context.Context, o *session) error {
+	alive, err := s.sessionAlive(ctx, o, true)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o.ending || o.overdue(time.Now()) {
+	if o.ending || !alive {
 		return &GoneError{Ref: refText(o.ref), End: Expired, Session: true}
 	}
 	return nil
 }
 
-// renewSession renews the lease of a session. An answer after the old deadline
-// proves nothing (R9).
+// renewSession renews the lease of a session that is within its deadline. An answer
+// after the old deadline proves nothing (R9).
 func (s *Server) renewSession(ctx context.Context, o *session) error {
+	alive, err := s.sessionAlive(ctx, o, true)
+	if err != nil {
+		return err
+	}
+	if !alive {
+		return errLeaseGone
+	}
 	s.mu.Lock()
 	was := o.lease
 	s.mu.Unlock()
@@ -278,24 +289,29 @@ func (s *Server) EndSession(ctx context.Context, id string) error {
 	if err != nil {
 		return releasedBefore(err)
 	}
-	last := s.startEnd(o, Released)
-	return last.wait(ctx)
+	s.mu.Lock()
+	batch := s.startEndLocked(o, Released)
+	s.mu.Unlock()
+	for _, d := range batch { // more than one transaction may be on their way at once
+		if err := d.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// startEnd deletes the holds of a session and then its key; the last deletion is
-// returned. The lease lapses by itself: nothing is attached to it any more, and a
-// revoke costs the store more than it saves.
-func (s *Server) startEnd(o *session, how End) *deletion {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// startEndLocked deletes the holds of a session and its key. A hold whose put is on its
+// way is deleted when it shows. The lease lapses by itself: nothing is attached to it
+// any more, and a revoke costs the store more than it saves.
+func (s *Server) startEndLocked(o *session, how End) []*deletion {
 	o.ending = true
 	batch := make([]*deletion, 0, len(o.holds)+1)
 	for ref := range o.holds {
-		batch = append(batch, &deletion{ref: ref, entry: endEntry{End: how}})
+		batch = append(batch, &deletion{ref: ref, entry: endEntry{End: how}, done: make(chan struct{})})
 	}
-	last := &deletion{ref: o.ref, session: true, entry: endEntry{End: how}, done: make(chan struct{})}
-	s.deletes.add(append(batch, last)...)
-	return last
+	batch = append(batch, &deletion{ref: o.ref, session: true, entry: endEntry{End: how}, done: make(chan struct{})})
+	s.deletes.add(batch...)
+	return batch
 }
 
 // Sessions lists the live sessions in the order of their refs, without their ids.
@@ -351,14 +367,31 @@ func (s *Server) expireSession(ctx context.Context, o *session, now time.Time) {
 		if told.err != nil && !errors.Is(told.err, errLeaseGone) {
 			return // looked at again at the next scan
 		}
-		if told.err == nil && told.at.Add(o.ttl).After(now) {
+		if told.err == nil && told.at.Add(o.ttl+renewedWithin).After(now) {
 			s.mu.Lock()
-			o.deadline = told.at.Add(o.ttl)
+			if deadline := told.at.Add(o.ttl); deadline.After(o.deadline) {
+				o.deadline = deadline
+			}
 			s.mu.Unlock()
 			return
 		}
 	}
-	s.startEnd(o, Expired)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.overdue(time.Now()) { // nobody has renewed it meanwhile
+		s.startEndLocked(o, Expired)
+	}
+}
+
+// joinable finds a session for an acquire, because another server may have made it just
+// now, or renewed it.
+func (s *Server) joinable(ctx context.Context, id string) error {
+	o, err := s.findSession(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = s.sessionAlive(ctx, o, false) // joinSessionLocked looks at the deadline
+	return err
 }
 
 // joinSessionLocked finds the session that a request names and checks that it has

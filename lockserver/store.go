@@ -80,9 +80,12 @@ type renewal struct {
 	err error
 }
 
-// renewed asks one member for a renewal; see [Server.renewals]. The store tells whole
-// seconds that are rounded down, so a renewal may be up to a second later than what is
-// returned, never earlier.
+// renewedWithin is how much later than the time that the store tells of it a renewal may
+// have been: it tells whole seconds that are rounded down.
+const renewedWithin = time.Second
+
+// renewed asks one member for a renewal; see [Server.renewals]. It may be up to
+// renewedWithin later than what is returned, never earlier.
 func (s store) renewed(ctx context.Context, id clientv3.LeaseID) renewal {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
