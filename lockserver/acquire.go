@@ -6,6 +6,8 @@ import (
 	"maps"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/lockserver/internal/queue"
 )
@@ -269,7 +271,7 @@ func (s *Server) putFailed(batch []put, err error) {
 		case l.live || l.end != NotEnded: // the event came first
 		case !refused(err):
 			s.failLocked(l, outcomeUnknown(err), false)
-		case l.session != nil:
+		case l.session != nil && errors.Is(err, rpctypes.ErrLeaseNotFound):
 			s.failLocked(l, &GoneError{Ref: refText(l.session.ref), End: EndUnknown, Session: true}, true)
 		default:
 			l.owned = false

@@ -91,9 +91,12 @@ func (s *Server) adoptLocked(now time.Time) {
 
 // dueLocked sets the timer of l to when its place needs something.
 func (s *Server) dueLocked(l *local) {
-	if l.end != NotEnded || !l.live {
+	if l.end != NotEnded {
 		s.timers.drop(l)
 		return
+	}
+	if !l.live {
+		return // its put is on the way, or has failed: then its timer forgets it
 	}
 	action, when := l.place.Due(time.Now())
 	if action != queue.None {
