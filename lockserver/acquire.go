@@ -475,7 +475,7 @@ func (s *Server) answerLocked(ctx context.Context, l *local, sent, now time.Time
 	switch {
 	case l.end != NotEnded:
 		return nil, &GoneError{Ref: refText(l.hold.Ref), End: l.end}
-	case l.unsaid: // its delete is on the way
+	case l.unsaid || l.session != nil && l.session.ending: // its delete is on the way
 		return nil, &GoneError{Ref: refText(l.hold.Ref), End: Cancelled}
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

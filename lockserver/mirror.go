@@ -462,8 +462,9 @@ func (s *Server) seen(h *queue.Hold) {
 	if o := s.sessions[h.Session]; o != nil {
 		o.sees(h)
 	}
-	if s.history.find(h.Ref) != nil {
-		// A late copy of a put whose hold has ended: it must not come back.
+	if s.history.find(h.Ref) != nil || s.history.find(h.Session) != nil {
+		// A late copy of a put whose hold has ended must not come back, and one that
+		// comes after the end of its session nobody can renew.
 		s.cancelLocked(h.Ref)
 	}
 	l := s.locals[h.Ref]

@@ -501,17 +501,23 @@ func (s *Server) putSession(ref queue.Ref, kv *mvccpb.KeyValue) error {
 	return nil
 }
 
-// endSession drops a session whose key is gone, and remembers how it ended.
+// endSession drops a session whose key is gone, and remembers how it ended. Holds that
+// are left of it came while it was ended: nobody can renew them.
 func (s *Server) endSession(ref queue.Ref, how End, now time.Time) {
 	if how == NotEnded {
 		how = EndUnknown
 	}
 	s.history.add(past{ref: ref, end: how, ended: now})
-	if o := s.sessions[ref]; o != nil {
-		delete(s.sessions, ref)
-		o.ending = true
-		o.notify()
+	o := s.sessions[ref]
+	if o == nil {
+		return
 	}
+	delete(s.sessions, ref)
+	o.ending = true
+	for hold := range o.holds {
+		s.deletes.add(&deletion{ref: hold, entry: endEntry{End: how}})
+	}
+	o.notify()
 }
 
 func (s *Server) sessionLocked(o *session, id string) *Session {
