@@ -97,3 +97,34 @@ func TestReady_ForgetsARefusalOnceTheStoreWritesAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestAudit_HealsAHoldThatWasPutAnew is the fault of a watch that loses the end of a hold
+// and its put anew, as a repeat by a server without its memory makes it: the mirror has
+// an older place and token than the store.
+func TestAudit_HealsAHoldThatWasPutAnew(t *testing.T) {
+	t.Parallel()
+	s := internalServer(t)
+	h, err := s.Acquire(t.Context(), AcquireRequest{Lock: "a", Owner: "worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := refOf(h.ID)
+	s.mu.Lock()
+	live := s.table.Get(ref)
+	missed := &queue.Hold{Ref: ref, Lock: "a", Owner: "worker", TTL: live.TTL, Lease: live.Lease, Rev: live.Rev - 1, Token: live.Token - 1}
+	s.table.Apply([]queue.Op{{Ref: ref}})
+	s.table.Apply([]queue.Op{{Put: missed}})
+	s.mu.Unlock()
+
+	if err := s.audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// What was put anew after its end must not come back; it is never told with the old token.
+	gone := func() bool { return s.table.Get(ref) == nil }
+	if err := s.mirrorShows(t.Context(), 10*time.Second, gone); err != nil {
+		t.Fatalf("the mirror keeps the hold with its old token: %v", err)
+	}
+	if next, err := s.Acquire(t.Context(), AcquireRequest{Lock: "a", Owner: "worker"}); err != nil || next.Token <= h.Token {
+		t.Fatalf("%+v, %v", next, err)
+	}
+}

@@ -160,7 +160,10 @@ func (s *Server) findRisen(before mirrorState, kvs []*mvccpb.KeyValue) {
 	}
 	for _, kv := range kvs {
 		kind, ref := s.keys.parse(kv.Key)
-		if kind != holdKey || kv.CreateRevision > before.rev || s.table.Get(ref) != nil || kv.Version != 1 {
+		if kind != holdKey || kv.CreateRevision > before.rev || kv.Version != 1 {
+			continue
+		}
+		if h := s.table.Get(ref); h != nil && h.Rev <= kv.CreateRevision {
 			continue
 		}
 		if _, err := decodeHold(ref, kv.Value); err == nil {

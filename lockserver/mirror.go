@@ -315,6 +315,9 @@ func (r *revision) put(kind keyKind, ref queue.Ref, kv *mvccpb.KeyValue) {
 	var err error
 	switch kind {
 	case holdKey:
+		if h := s.table.Get(ref); h != nil && h.Rev != kv.CreateRevision {
+			r.ops = append(r.ops, queue.Op{Ref: ref}) // it was put anew after an end that was missed
+		}
 		var h *queue.Hold
 		if h, err = s.readHold(ref, kv); h != nil {
 			r.ops = append(r.ops, queue.Op{Put: h})
@@ -366,7 +369,7 @@ func (r *revision) del(kind keyKind, ref queue.Ref) {
 // readHold makes a hold from its key. A hold that this server put is known and
 // needs no decoding.
 func (s *Server) readHold(ref queue.Ref, kv *mvccpb.KeyValue) (*queue.Hold, error) {
-	if s.table.Get(ref) != nil {
+	if h := s.table.Get(ref); h != nil && h.Rev == kv.CreateRevision {
 		if kv.Version != 1 && kv.ModRevision > s.mirror.rev {
 			return nil, fmt.Errorf("hold %s was written again (version %d)", refText(ref), kv.Version) // R1
 		}
