@@ -20,6 +20,7 @@ type eventLog struct {
 	ring   []Event
 	next   int64 // sequence number of the next event
 	oldest EventID
+	gaps   int           // how often the store was read anew
 	fresh  chan struct{} // closed when events come; nil while nobody waits
 }
 
@@ -47,6 +48,7 @@ func (l *eventLog) flush() {
 // before it must read anew.
 func (l *eventLog) gap(rev int64) {
 	l.ring, l.next = nil, 0
+	l.gaps++
 	l.oldest = EventID{Revision: rev, Index: 1 << 30}
 }
 
@@ -78,6 +80,7 @@ type Subscription struct {
 	server *Server
 	prefix string
 	last   EventID
+	gaps   int
 }
 
 // Subscribe returns the events of locks whose names start with prefix: those
@@ -98,7 +101,9 @@ func (s *Server) Subscribe(ctx context.Context, prefix string, after *EventID) (
 	if err := s.readyLocked(); err != nil {
 		return nil, err
 	}
-	sub := &Subscription{server: s, prefix: prefix, last: EventID{Revision: s.mirror.rev, Index: 1 << 30}}
+	sub := &Subscription{
+		server: s, prefix: prefix, last: EventID{Revision: s.mirror.rev, Index: 1 << 30}, gaps: s.events.gaps,
+	}
 	if after == nil {
 		return sub, nil
 	}
@@ -149,7 +154,8 @@ func (sub *Subscription) read() ([]Event, <-chan struct{}, error) {
 	s := sub.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lostLocked(sub.last) {
+	// Behind a rollback events begin again below the last id.
+	if s.lostLocked(sub.last) || sub.gaps != s.events.gaps {
 		return nil, nil, ErrResync
 	}
 	var events []Event

@@ -2,6 +2,7 @@ package lockserver
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,6 +66,23 @@ func TestR6_AListBelowTheMirrorIsARollback(t *testing.T) {
 	st, err := s.Status(t.Context())
 	if err != nil || st.Floor != Closed {
 		t.Fatalf("the floor is %v after a list below the mirror, %v", st.Floor, err)
+	}
+}
+
+// TestR6_ASubscriberIsToldOfARollback: events begin again below the last id that it has
+// seen, and would be taken for old ones.
+func TestR6_ASubscriberIsToldOfARollback(t *testing.T) {
+	t.Parallel()
+	s := internalServer(t)
+	sub, err := s.Subscribe(t.Context(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.applyList(nil, s.mirrorRev()-1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := sub.read(); !errors.Is(err, ErrResync) {
+		t.Fatalf("a subscriber of the time before the rollback reads on: %v", err)
 	}
 }
 
