@@ -112,6 +112,30 @@ func TestR11_AFullStoreStillReleases(t *testing.T) {
 	nextEvent(t, sub, lockserver.EventUnknown) // no room to say that it was released
 }
 
+// TestR11_ABreakThatFillsTheStoreIsABreak has the store apply a delete and refuse it, as
+// etcd does with the write that passes its quota: the repeat finds nothing to delete.
+func TestR11_ABreakThatFillsTheStoreIsABreak(t *testing.T) {
+	t.Parallel()
+	node := etcdtest.Node(t)
+	faults := spoil(node.Client())
+	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	h := mustAcquire(t, s, try("a"))
+	first := true
+	faults.onWrite(func(resp *clientv3.TxnResponse, err error) (*clientv3.TxnResponse, error) {
+		if first && err == nil {
+			first = false
+			return nil, rpctypes.ErrNoSpace
+		}
+		return resp, err
+	})
+	ended, err := s.Break(t.Context(), lockserver.BreakRequest{Lock: "a", Token: h.Token, Reason: "stuck", By: "me"})
+	if err != nil || ended.End != lockserver.Broken || ended.By != "me" {
+		t.Fatalf("%+v, %v", ended, err)
+	}
+	_, err = s.Break(t.Context(), lockserver.BreakRequest{Lock: "a", Token: h.Token, Reason: "stuck", By: "me"})
+	wantCode(t, err, apierr.HolderChanged)
+}
+
 // wantFull wants the error of a write on a full store.
 func wantFull(t *testing.T, err error) {
 	t.Helper()
@@ -144,6 +168,12 @@ func TestR11_AFullStoreLeavesNoGhosts(t *testing.T) {
 	wantFull(t, err)
 
 	makeRoom(t, node)
+	for s.Ready() != nil { // its probe takes a lease, and has given it back then
+		if t.Context().Err() != nil {
+			t.Fatal(s.Ready())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	kept, err := store.Get(t.Context(), holdsPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil || len(kept.Kvs) != 1 || string(kept.Kvs[0].Key) != keyOf(holder) {
 		t.Errorf("keys %v are left, want that of the holder alone (%v)", kept.Kvs, err)

@@ -196,12 +196,15 @@ func (s *Server) Break(ctx context.Context, req BreakRequest) (*Ended, error) {
 	if err := d.wait(ctx); err != nil {
 		return nil, err
 	}
-	if !d.deleted {
-		return nil, s.holderChanged(req)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.history.find(head.Ref); p != nil {
+	p := s.history.find(head.Ref)
+	// A store that becomes full may apply a delete and refuse it: the repeat finds nothing.
+	mine := p != nil && p.end == Broken && p.by == req.By && p.reason == req.Reason
+	if !d.deleted && !mine {
+		return nil, s.holderChanged(req)
+	}
+	if p != nil {
 		ended := p.public()
 		return &ended, nil
 	}
