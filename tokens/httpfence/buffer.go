@@ -51,6 +51,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 
 func (b *buffer) sendTo(w http.ResponseWriter) {
 	b.WriteHeader(http.StatusOK)
+	clear(w.Header())
 	maps.Copy(w.Header(), b.sent)
 	w.WriteHeader(b.status)
 	if len(b.body) > 0 {

@@ -80,7 +80,7 @@ type HandlerFunc func(w http.ResponseWriter, r *http.Request) error
 // answer is sent (see the package's table).
 func (f *Fence) Handle(h HandlerFunc) http.Handler {
 	return f.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var answer buffer
+		answer := buffer{header: w.Header().Clone()} // with what was set around this handler
 		err := h(&answer, r)
 		switch {
 		case err == nil && answer.tooLarge:

@@ -191,6 +191,34 @@ func TestFence_Handle_SendsWhatWasWritten(t *testing.T) {
 	}
 }
 
+// What was set around the handler is what it adds to or takes away; after an error it
+// stands as it was.
+func TestFence_Handle_HeadersSetAround(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		inner := serve(t, httpfence.Config{}, func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Add("Vary", "Accept")
+			w.Header().Del("X-Around")
+			if fails {
+				return tokens.ErrBusy
+			}
+			return nil
+		})
+		w := post(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Add("Vary", "Origin")
+			w.Header().Set("X-Around", "yes")
+			inner.ServeHTTP(w, r)
+		}), "", "33")
+		vary, around := w.Header().Values("Vary"), w.Header().Get("X-Around")
+		if want := "[Origin Accept]"; !fails && (fmt.Sprint(vary) != want || around != "") {
+			t.Errorf("success: Vary %v, X-Around %q; want %s and none", vary, around, want)
+		}
+		if want := "[Origin]"; fails && (fmt.Sprint(vary) != want || around != "yes") {
+			t.Errorf("failure: Vary %v, X-Around %q; want %s and yes", vary, around, want)
+		}
+	}
+}
+
 func TestFence_Handle_AnswerTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, returned := range []bool{true, false} {
