@@ -24,7 +24,8 @@ import (
 // The table gets a column fence_token, stamped by the database with the token of
 // the last write, 0 on older rows. Calling it again replaces prefix and key. It
 // must be run by the table's owner, who can undo it; so the application should
-// not own the table, nor be granted TRUNCATE or the column fence_token.
+// not own the table, nor be granted TRUNCATE or the column fence_token, nor TRIGGER:
+// a trigger of its own that runs last changes what the fence has let through.
 func Protect(ctx context.Context, db Querier, table pgx.Identifier, key, prefix string) error {
 	_, err := db.Exec(ctx, "SELECT fence.protect($1::text::regclass, $2::text::name, $3::text)", table.Sanitize(), key, prefix)
 	if err != nil {

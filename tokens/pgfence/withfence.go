@@ -152,7 +152,7 @@ func prove(ctx context.Context, tx pgx.Tx, c tokens.Claim) error {
 		return nil // COMMIT says so, and writes nothing
 	}
 	if tx.Conn().PgConn().IsBusy() {
-		return fmt.Errorf("with fence %q: the function has left rows or a batch open: %w", c.Resource, tokens.ErrInvalid)
+		return fmt.Errorf("with fence %q: the function has left rows or a batch open", c.Resource)
 	}
 	var proof *tokens.Token
 	if err := tx.QueryRow(ctx, "SELECT fence.proof($1::text)", c.Resource).Scan(&proof); err != nil {
