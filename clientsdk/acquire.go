@@ -207,7 +207,6 @@ func (a *attempt) waitLeft() time.Duration {
 func (a *attempt) ask(ctx context.Context, wait time.Duration) (got wire.Hold, sent clock.Instant, err error) {
 	err = a.c.t.retry(ctx, a.c.cfg.RetryFor, func(try context.Context) (err error) {
 		wait := answerable(ctx, try, min(wait, a.chunk))
-		got = wire.Hold{}
 		r := a.request(wait)
 		r.check = func() error { return a.sound(got) }
 		begun := a.c.t.now()
@@ -369,7 +368,6 @@ func (a *attempt) recall() {
 	ask.body = body
 	var got wire.Hold
 	err := a.c.t.retry(ctx, releaseTimeout, func(ctx context.Context) error {
-		got = wire.Hold{}
 		_, err := a.c.t.exchange(ctx, ask, &got)
 		return err
 	})

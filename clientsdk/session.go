@@ -15,6 +15,9 @@ import (
 // maxHolds is how many holds a server lets a session have.
 const maxHolds = 1000
 
+// reasonTime is how long a loss that is certain may wait for its reason.
+const reasonTime = time.Second
+
 // A session is a lease that holds share. It ends when nobody has needed it for
 // one TTL.
 type session struct {
@@ -87,7 +90,6 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 		check: func() error { return soundSession(out, ttl) }}
 	s := &session{lease: &lease{c: c, ttl: ttl}, needed: time.Now()}
 	err := c.t.retry(ctx, c.cfg.RetryFor, func(ctx context.Context) error {
-		out = wire.Session{}
 		sent, err := c.t.exchange(ctx, r, &out)
 		s.confirmed = sent
 		return err
@@ -192,11 +194,12 @@ func (s *session) reconcile(ctx context.Context, confirmed []*Hold, got wire.Ses
 	lookups.Wait()
 }
 
-// whyGone asks once for the reason; that the hold is gone is certain already.
+// whyGone asks once for the reason; that the hold is gone is certain already, and whoever
+// works under it must not hear of it much later.
 func (s *session) whyGone(ctx context.Context, h *Hold) Reason {
 	_, err := s.c.t.exchange(ctx, request{
 		op: fmt.Sprintf("look up %q", h.lock), method: http.MethodGet, path: "/v1/holds/" + h.id,
-		timeout: attemptTimeout(s.ttl), renewal: true,
+		timeout: min(attemptTimeout(s.ttl), reasonTime), renewal: true,
 	}, &wire.Hold{})
 	ended, ok := gone(err)
 	if !ok {

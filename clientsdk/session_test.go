@@ -121,3 +121,17 @@ func TestSession_ReleasesStrays(t *testing.T) {
 		b.free("l")
 	})
 }
+
+// A loss that the server has told of is told on, also where nobody answers why: with a
+// long TTL a try of a renewal lasts minutes.
+func TestSession_TellsALossWithoutItsReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		h := b.acquire("l", &clientsdk.AcquireOptions{TTL: time.Hour})
+		b.srv.Break("l", "stuck")
+		b.srv.On(sdktest.Await, sdktest.Fault{Delay: time.Hour})
+		time.Sleep(20*time.Minute + 2*time.Second) // virtual: the renewal has told of the break
+		wantLost(t, h, clientsdk.LostUnknown)
+	})
+}

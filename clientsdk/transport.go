@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -258,6 +259,7 @@ func decodeAnswer(status int, body []byte, r request, out any) error {
 		}
 		return nil
 	}
+	reflect.ValueOf(out).Elem().SetZero() // of what a try before has left: JSON leaves out what is empty
 	if err := json.Unmarshal(body, out); err != nil {
 		return fmt.Errorf("answer %d cannot be read: %w", status, err)
 	}

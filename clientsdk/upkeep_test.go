@@ -122,3 +122,20 @@ func TestSnapshot_BrokenOff(t *testing.T) {
 		})
 	}
 }
+
+// Of an answer that was none of ours nothing stays in the one after it.
+func TestLock_IsOfOneAnswer(t *testing.T) {
+	t.Parallel()
+	answers := []string{
+		`{"lock":"other","state":"held","holder":{"ref":"r","owner":"somebody else","token":7},"waiters":3,"queue":[],"history":[]}`,
+		`{"lock":"l","state":"free","waiters":0,"queue":[],"history":[]}`,
+	}
+	var calls atomic.Int32
+	client := against(t, func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, answers[calls.Add(1)-1])
+	})
+	info, err := client.Lock(t.Context(), "l")
+	if err != nil || info.State != "free" || info.Holder != nil {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
