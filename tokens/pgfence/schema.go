@@ -45,7 +45,8 @@ type Beginner interface {
 // Install creates the schema fence with its tables, functions and roles, in one
 // transaction. Where it is there already, nothing changes; where a schema of that
 // name is not ours, it fails. It needs a superuser, or a role with CREATEROLE and
-// CREATE on the database; that role becomes a member of [OwnerRole].
+// CREATE on the database; that role becomes a member of [OwnerRole]. From PostgreSQL 16
+// on it must be one already, or have its ADMIN option, where another has made the roles.
 //
 // Callers that install at the same time wait for each other.
 func Install(ctx context.Context, db Beginner) error {

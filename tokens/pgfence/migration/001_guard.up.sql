@@ -19,7 +19,8 @@ BEGIN
     EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
     END;
   END LOOP;
-  IF NOT pg_has_role('fence_owner', 'MEMBER') THEN
+  -- From 16 on, who has made a role is a member of it that may grant it, and no more.
+  IF NOT pg_has_role('fence_owner', CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END) THEN
     EXECUTE format('GRANT fence_owner TO %I', current_user);
   END IF;
 END $$;
