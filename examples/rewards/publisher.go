@@ -262,8 +262,8 @@ func (p *Publisher) afterStale(ctx context.Context, l letter, reason error) verd
 // retryAfter reads the header in either of its forms, at most an hour.
 func retryAfter(res *http.Response) time.Duration {
 	h := res.Header.Get("Retry-After")
-	if s, err := strconv.Atoi(h); err == nil && s >= 0 {
-		return min(time.Duration(min(s, 3600))*time.Second, time.Hour)
+	if s, err := strconv.ParseUint(h, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(s, 3600)) * time.Second
 	}
 	if at, err := http.ParseTime(h); err == nil {
 		return min(max(time.Until(at), 0), time.Hour)

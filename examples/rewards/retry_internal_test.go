@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,5 +109,17 @@ func TestBackoff_stays_within_its_bounds(t *testing.T) {
 	}
 	if most < 4*time.Second || most > 8*time.Second+time.Millisecond {
 		t.Errorf("the fourth pause is at most %v, want nearly 8s", most)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "3600": time.Hour, "3601": time.Hour, "99999999999999999999": time.Hour,
+		"-1": 0, "soon": 0, "Mon, 01 Jan 2001 00:00:00 GMT": 0, "Fri, 01 Jan 2999 00:00:00 GMT": time.Hour,
+	} {
+		if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {header}}}); got != want {
+			t.Errorf("Retry-After %q: %v, want %v", header, got, want)
+		}
 	}
 }

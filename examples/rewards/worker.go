@@ -94,8 +94,8 @@ var Steps = []Step{Taken, Held, Looked, Paid, Done}
 type Attempt struct {
 	Reward  Reward
 	Token   tokens.Token // 0 where the lock was not held
-	Outcome Outcome      // "" where Err is set
-	Err     error
+	Outcome Outcome      // "" where the reward was not paid
+	Err     error        // also where it was paid and the message not settled
 }
 
 // A Worker pays the rewards of the inbox. Any number of workers may share one.
