@@ -280,6 +280,23 @@ func (s *Server) putFailed(batch []put, err error) {
 	}
 }
 
+// putLate is called with puts that were not sent.
+func (s *Server) putLate(late []put) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range late {
+		l := p.local
+		if l.live || l.end != NotEnded {
+			continue // another server's put, or that of an earlier try, came meanwhile
+		}
+		if l.owned {
+			l.owned = false
+			s.pool.put(l.lease)
+		}
+		s.failLocked(l, unavailable(errors.New("the puts before it are not answered")), true)
+	}
+}
+
 // failLocked ends an attempt whose put did not come. Where that is certain it is
 // forgotten; else it is remembered until its lease must be gone.
 func (s *Server) failLocked(l *local, err error, certain bool) {

@@ -56,6 +56,7 @@ type put struct {
 	lock       string
 	key, value string
 	lease      clientv3.LeaseID
+	queued     time.Time
 }
 
 // putLane batches puts of holds. Two holds of one lock never share a transaction:
@@ -64,9 +65,10 @@ type putLane struct {
 	server *Server
 	kick   chan struct{}
 
-	mu    sync.Mutex
-	locks []string         // locks with puts that wait, each once, in turn
-	queue map[string][]put // by lock, oldest first
+	mu       sync.Mutex
+	locks    []string         // locks with puts that wait, each once, in turn
+	queue    map[string][]put // by lock, oldest first
+	answered time.Time        // when the store last answered
 }
 
 func newPutLane(s *Server) *putLane {
@@ -75,6 +77,7 @@ func newPutLane(s *Server) *putLane {
 
 // add queues a put; the result shows in its local.
 func (p *putLane) add(next put) {
+	next.queued = time.Now()
 	p.mu.Lock()
 	if len(p.queue[next.lock]) == 0 {
 		p.locks = append(p.locks, next.lock)
@@ -84,26 +87,43 @@ func (p *putLane) add(next put) {
 	signal(p.kick)
 }
 
-// take returns the next batch, at most one put of each lock, and whether there is
-// more.
+// take returns the next batch and whether there is more. Where the store has not answered
+// for as long as an answer may take, what has waited so long is not sent: each put of a
+// lock would wait for those before it to run into their time limits.
 func (p *putLane) take() (batch []put, more bool) {
+	batch, late, more := p.next(time.Now().Add(-writeTimeout))
+	if len(late) > 0 {
+		p.server.putLate(late)
+	}
+	return batch, more
+}
+
+// next takes puts out of the queue: a batch with at most one of each lock, and, from a
+// store that has not answered since oldest, those that were queued before.
+func (p *putLane) next(oldest time.Time) (batch, late []put, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	silent := p.answered.Before(oldest)
 	n := min(len(p.locks), maxBatch, p.server.config.MaxOps)
 	batch = make([]put, 0, n)
 	turn := p.locks[:n]
 	p.locks = p.locks[n:]
 	for _, name := range turn {
 		waiting := p.queue[name]
-		batch = append(batch, waiting[0])
-		if len(waiting) == 1 {
+		for silent && len(waiting) > 0 && waiting[0].queued.Before(oldest) {
+			late, waiting = append(late, waiting[0]), waiting[1:]
+		}
+		if len(waiting) > 0 {
+			batch, waiting = append(batch, waiting[0]), waiting[1:]
+		}
+		if len(waiting) == 0 {
 			delete(p.queue, name)
 			continue
 		}
-		p.queue[name] = waiting[1:]
+		p.queue[name] = waiting
 		p.locks = append(p.locks, name)
 	}
-	return batch, len(p.locks) > 0
+	return batch, late, len(p.locks) > 0
 }
 
 func (p *putLane) run(ctx context.Context) { work(ctx, putFlights, p.kick, p.take, p.send) }
@@ -115,6 +135,9 @@ func (p *putLane) send(ctx context.Context, batch []put) {
 	sent := time.Now()
 	rev, taken, err := p.commit(ctx, batch)
 	p.server.config.Observer.Committed(PutLane, len(batch), time.Since(sent))
+	if err == nil || refused(err) {
+		p.hasAnswered()
+	}
 	if err == nil {
 		p.server.checkAnswer(before, rev, taken)
 	}
@@ -130,6 +153,12 @@ func (p *putLane) send(ctx context.Context, batch []put) {
 	default:
 		p.server.putFailed(batch, err)
 	}
+}
+
+func (p *putLane) hasAnswered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered = time.Now()
 }
 
 // commit puts the keys of a batch where none of them is there, and returns the
@@ -181,11 +210,16 @@ type deletion struct {
 	err      error // the outcome is not known; the deletion is tried on regardless
 }
 
-// wait blocks until the deletion is answered or ctx ends; it goes on regardless.
+// wait blocks until the deletion is answered, ctx ends, or so long that the store answers
+// nothing: it may stand behind others that are repeated. It goes on regardless.
 func (d *deletion) wait(ctx context.Context) error {
+	late := time.NewTimer(writeTimeout + behindTimeout)
+	defer late.Stop()
 	select {
 	case <-d.done:
 		return d.err
+	case <-late.C:
+		return outcomeUnknown(errors.New("the store does not answer"))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
