@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenced/fenced/tokens"
+	"github.com/fenced/fenced/tokens/internal/unit"
 )
 
 // Querier runs statements: a *pgxpool.Pool, *pgx.Conn or pgx.Tx.
@@ -49,14 +50,14 @@ func (g *Guard) Advance(ctx context.Context, tx pgx.Tx, c tokens.Claim) (tokens.
 		abort(ctx, tx)
 		return tokens.Decision{}, err
 	}
-	if _, err := tx.Exec(ctx, advanceSQL, args...); err != nil {
+	if err := bounded(ctx, tx, c.Deadline, advanceSQL, args); err != nil {
 		return refusal(c, err)
 	}
 	return tokens.Decision{Outcome: tokens.Accepted, Current: c.Token}, nil
 }
 
 // AdvanceAll does what [tokens.Guard] says, in one round trip. It waits at most
-// until the earliest deadline of cs for each claim. After a refusal the decisions
+// until the earliest deadline of cs. After a refusal the decisions
 // of all other claims are zero.
 func (g *Guard) AdvanceAll(ctx context.Context, tx pgx.Tx, cs []tokens.Claim) ([]tokens.Decision, error) {
 	if len(cs) == 0 {
@@ -68,7 +69,7 @@ func (g *Guard) AdvanceAll(ctx context.Context, tx pgx.Tx, cs []tokens.Claim) ([
 		return nil, err
 	}
 	decisions := make([]tokens.Decision, len(cs))
-	if _, err := tx.Exec(ctx, advanceAllSQL, args...); err != nil {
+	if err := bounded(ctx, tx, earliest(cs), advanceAllSQL, args); err != nil {
 		err = Classify(err)
 		markRefused(decisions, cs, err)
 		return decisions, err
@@ -176,6 +177,32 @@ func waitFor(c tokens.Claim) (*int32, error) {
 	left -= min(left/10, 100*time.Millisecond)
 	ms := int32(min(max(left.Milliseconds(), 1), math.MaxInt32))
 	return &ms, nil
+}
+
+// bounded runs sql, which waits for fences, at most until deadline. lock_timeout alone
+// would not do: it begins anew with each lock, and with each transaction that goes
+// before in the queue for one.
+func bounded(ctx context.Context, tx pgx.Tx, deadline time.Time, sql string, args []any) error {
+	if deadline.IsZero() {
+		_, err := tx.Exec(ctx, sql, args...)
+		return err
+	}
+	until, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	_, err := tx.Exec(until, sql, args...)
+	if err != nil && ctx.Err() == nil {
+		return unit.NotThrough(until, err)
+	}
+	return err
+}
+
+func earliest(cs []tokens.Claim) (deadline time.Time) {
+	for _, c := range cs {
+		if deadline.IsZero() || !c.Deadline.IsZero() && c.Deadline.Before(deadline) {
+			deadline = c.Deadline
+		}
+	}
+	return deadline
 }
 
 // abort spoils tx in the database, so that a caller who ignores that its claim was no

@@ -1,8 +1,10 @@
 package pgfence_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -102,6 +104,39 @@ func advanceInOldSnapshot(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel
 	_, err := pgfence.New(pool).Advance(t.Context(), tx, mine)
 	_ = tx.Rollback(t.Context())
 	return err
+}
+
+// The server's lock_timeout begins anew with each lock that a claim waits for, first the
+// table's here and then the row's. The claim's deadline does not.
+func TestGuard_Advance_DeadlineOverSeveralWaits(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string][]tokens.Claim{"one": nil, "several": {claim("z", 1, 0)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := install(t)
+			guard := pgfence.New(pool)
+			advance(t, pool, claim("a", 4, 0))
+			row, table, tx := begin(t, pool, pgx.ReadCommitted), begin(t, pool, pgx.ReadCommitted), begin(t, pool, pgx.ReadCommitted)
+			mustExec(t, row, "SELECT FROM fence.guard WHERE resource = 'a' FOR UPDATE")
+			mustExec(t, table, "LOCK TABLE fence.guard IN SHARE MODE")
+			gone := make(chan error, 1)
+			time.AfterFunc(1500*time.Millisecond, func() { gone <- table.Rollback(context.Background()) })
+			c := claim("a", 7, 0)
+			c.Deadline = time.Now().Add(2 * time.Second)
+			var err error
+			if others == nil {
+				_, err = guard.Advance(t.Context(), tx, c)
+			} else {
+				_, err = guard.AdvanceAll(t.Context(), tx, append(others, c))
+			}
+			if late := time.Since(c.Deadline); !errors.Is(err, tokens.ErrBusy) || late > time.Second {
+				t.Errorf("%v, %v after the deadline; want ErrBusy at the deadline", err, late)
+			}
+			if err := <-gone; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // Guard and write in one round trip. Case 15 for pipelines: a refusal undoes what
