@@ -78,3 +78,25 @@ func TestServer_ARefusedPutIsNoEndOfItsSession(t *testing.T) {
 		s.close(l)
 	}
 }
+
+// TestServer_AWatchOfASessionThatHasEnded begins in the moment in which it ends: nothing
+// would ever wake it.
+func TestServer_AWatchOfASessionThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := internalServer(t)
+	session, err := s.CreateSession(t.Context(), "worker", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.findSession(t.Context(), session.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EndSession(t.Context(), session.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.watchSession(o)
+	if apierr.CodeOf(err) != apierr.SessionGone {
+		t.Fatalf("got %v", err)
+	}
+}

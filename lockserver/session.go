@@ -243,9 +243,10 @@ func (s *Server) AwaitSession(ctx context.Context, id string, wait time.Duration
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	changed := o.watch()
-	s.mu.Unlock()
+	changed, err := s.watchSession(o)
+	if err != nil {
+		return nil, err
+	}
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	select {
@@ -266,6 +267,17 @@ func (s *Server) AwaitSession(ctx context.Context, id string, wait time.Duration
 		return nil, s.sessionGoneLocked(o.ref)
 	}
 	return s.sessionLocked(o, id), nil
+}
+
+// watchSession returns a channel that is closed at the next change of a session. One that
+// has ended has no more of them.
+func (s *Server) watchSession(o *session) (<-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[o.ref] != o {
+		return nil, s.sessionGoneLocked(o.ref)
+	}
+	return o.watch(), nil
 }
 
 // sameSession makes sure, before an answer says that nothing has changed, that this
