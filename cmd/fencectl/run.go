@@ -107,8 +107,11 @@ func (a *app) runUnder(cmd *cobra.Command, f *runFlags, lock string, argv []stri
 		return 0, err
 	}
 	defer client.Close()
-	// From here on signals are the command's; before the grant they end the wait.
+	// Before the grant signals end the wait, and then they are the command's. One that
+	// comes between the two, too late for the wait, is kept for the command.
 	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	hold, err := f.acquire(cmd, client, lock)
 	if errors.Is(err, clientsdk.ErrHeld) && f.conflictExit != apierr.ExitNotAcquired {
 		a.fail(err)
@@ -118,7 +121,6 @@ func (a *app) runUnder(cmd *cobra.Command, f *runFlags, lock string, argv []stri
 		return 0, err
 	}
 	signal.Notify(signals, forwarded...)
-	defer signal.Stop(signals)
 	r := &runner{app: a, flags: f, hold: hold, signals: signals}
 	code, err := r.run(argv)
 	// The command is dead: the lock is free for the next one at once.

@@ -267,6 +267,45 @@ func TestRun_StopsWhenBroken(t *testing.T) {
 	}
 }
 
+// A hold that is lost before its deadline could be sent, because fencectl stood still at
+// its grant, starts nothing and keeps nobody waiting.
+func TestSupervisor_StopsBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.program(superviseName, "1s", "echo", "started")
+	control, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ExtraFiles = []*os.File{control, theirs}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill() })
+	control.Close()
+	theirs.Close()
+	fmt.Fprintln(ours, msgStop)
+	told := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(states)
+		told <- string(text)
+	}()
+	select {
+	case text := <-told:
+		p.Wait()
+		if text != stateLost+"\n" || p.out.Len() > 0 {
+			t.Errorf("told %q, output %q", text, p.out.String())
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for a deadline that never comes")
+	}
+	ours.Close()
+}
+
 // When the supervisor is killed, the command dies with the thread that started it, and
 // fencectl kills the rest of the group.
 func TestRun_SupervisorKilled(t *testing.T) {

@@ -107,6 +107,9 @@ func (s *supervisor) run(argv []string) int {
 		if !ok {
 			return exitInternal
 		}
+		if line == msgStop {
+			break // lost before there was a deadline to send
+		}
 		s.message(line)
 	}
 	if bootTime() >= s.until {
