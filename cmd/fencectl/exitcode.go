@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -180,4 +181,13 @@ func (a *app) fail(err error) int {
 	return code
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine is s on one line, without what could move the cursor: a server or a proxy has
+// written some of it.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, strings.Join(strings.Fields(s), " "))
+}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -323,6 +325,20 @@ func TestSafe(t *testing.T) {
 		if got := safe(in); got != want {
 			t.Errorf("safe(%q) = %s, want %s", in, got, want)
 		}
+	}
+}
+
+// What a server says of an error is its text, and not ours to send to a terminal as it is.
+func TestErrors_MoveNoCursor(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, `{"code":"forbidden","detail":"a\u001b[2Jb\u202ec\nd"}`)
+	}))
+	t.Cleanup(srv.Close)
+	b := setup(t)
+	if r := b.run("status", "--addr", srv.URL); r.code != apierr.ExitRefused || !strings.Contains(r.err, "a\ufffd[2Jb\ufffdc d") {
+		t.Errorf("code %d, %q", r.code, r.err)
 	}
 }
 

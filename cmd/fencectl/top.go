@@ -113,7 +113,7 @@ func (f *topFeed) events(ctx context.Context) {
 					v.fault = oneLine(err.Error())
 					return
 				}
-				v.event = ev.Kind + " " + safe(ev.Lock) + " " + safe(ev.Owner)
+				v.event = safe(ev.Kind) + " " + safe(ev.Lock) + " " + safe(ev.Owner)
 			})
 			select {
 			case f.dirty <- struct{}{}:

@@ -39,10 +39,10 @@ func (a *app) printEvent(ev clientsdk.Event) error {
 		return json.NewEncoder(a.out).Encode(ev)
 	}
 	if ev.Lock == "" {
-		_, err := fmt.Fprintln(a.out, ev.Kind+": events were lost; list the locks again")
+		_, err := fmt.Fprintln(a.out, safe(ev.Kind)+": events were lost; list the locks again")
 		return err
 	}
-	text := fmt.Sprintf("%s  %-9s  %s  token %s  %s", ev.Time.Local().Format("15:04:05.000"), ev.Kind,
+	text := fmt.Sprintf("%s  %-9s  %s  token %s  %s", ev.Time.Local().Format("15:04:05.000"), safe(ev.Kind),
 		safe(ev.Lock), dash(ev.Token), safe(ev.Owner))
 	if ev.Reason != "" {
 		text += "  (" + safe(ev.Reason) + ")"
