@@ -53,11 +53,11 @@ func (s *Server) Acquire(ctx context.Context, req AcquireRequest) (*Hold, error)
 		return nil, err
 	}
 	defer s.close(l)
-	hold, err := s.await(ctx, l, start, req.Wait, req.KeepPlace)
+	hold, err := s.await(ctx, l, start, &req, replayed)
 	if err != nil {
 		return nil, err
 	}
-	hold.ID, hold.Replayed = id, replayed || l.existed
+	hold.ID, hold.Replayed = id, replayed || s.existed(l)
 	return hold, nil
 }
 
@@ -350,10 +350,14 @@ func (s *Server) abandonLocked(l *local) {
 	}
 }
 
-// await brings a hold that a request is bound to to its answer.
-func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time.Duration, keep bool) (*Hold, error) {
-	waited, err := s.turn(ctx, l, start.Add(wait))
-	if errors.Is(err, errWaitOver) && keep {
+// await brings a hold that a request is bound to to its answer. What a repeat finds may
+// have been held before, and ended through another server.
+func (s *Server) await(ctx context.Context, l *local, start time.Time, req *AcquireRequest, replayed bool) (*Hold, error) {
+	waited, err := s.turn(ctx, l, start.Add(req.Wait))
+	if err == nil && !waited && (replayed || s.existed(l)) {
+		err = s.still(ctx, l, leaseTimeout)
+	}
+	if errors.Is(err, errWaitOver) && req.KeepPlace {
 		var hold *Hold
 		if hold, err = s.keptPlace(ctx, l); err == nil {
 			return hold, nil
@@ -375,6 +379,13 @@ func (s *Server) await(ctx context.Context, l *local, start time.Time, wait time
 		s.config.Observer.Granted(time.Since(start), time.Since(l.hold.Since))
 	}
 	return hold, err
+}
+
+// existed reports whether the key of l was there before its put.
+func (s *Server) existed(l *local) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.existed
 }
 
 // keptPlace describes a hold that is still queued at the end of a wait. A server without

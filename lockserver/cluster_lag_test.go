@@ -3,6 +3,7 @@ package lockserver_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,7 +105,14 @@ func TestCluster_AServerThatIsBehindNeverSaysGoneHeldOrValid(t *testing.T) {
 	}
 	waitQueue(t, ahead, "a", 0) // until the place of unknown outcome is gone
 
+	keyed := try("keyed")
+	keyed.IdempotencyKey = strings.Repeat("6b", 16)
+	repeated := mustAcquire(t, late, keyed)
+
 	g.hold()
+	mustRelease(t, ahead, repeated)
+	_, err = late.Acquire(t.Context(), keyed)
+	wantCode(t, err, apierr.Behind)
 	mustRelease(t, ahead, h)
 	wantCode(t, check(h), apierr.Behind)
 	_, err = late.Acquire(t.Context(), try("a"))
