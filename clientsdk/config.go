@@ -115,10 +115,13 @@ func (cfg Config) validate() error {
 
 func validEndpoint(s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("config: Endpoints must be URLs like %q, not %q", DefaultEndpoint, s)
+	if err != nil {
+		return fmt.Errorf("config: Endpoints must be URLs like %q, and one cannot be read", DefaultEndpoint) // not shown: it may hold a password
 	}
-	if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+	if u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("config: Endpoints must be URLs like %q, not %q", DefaultEndpoint, u.Redacted())
+	}
+	if strings.Trim(u.Path, "/") != "" || strings.ContainsAny(s, "?#") || u.User != nil {
 		return fmt.Errorf("config: Endpoints must be scheme, host and port only, not %q", u.Redacted())
 	}
 	return nil
