@@ -20,8 +20,11 @@ type Value[T any] struct {
 	log   *slog.Logger
 	value atomic.Pointer[T]
 
-	looked atomic.Int64 // when, in Unix nanoseconds
-	mu     sync.Mutex   // held while looking
+	// made is when New was called, and looked how long after that the files were looked at
+	// last, in nanoseconds: a step of the wall clock must not keep an old key in force.
+	made   time.Time
+	looked atomic.Int64
+	mu     sync.Mutex // held while looking
 	seen   []fs.FileInfo
 	fault  string // of the last look, so that it is logged once
 }
@@ -32,7 +35,7 @@ func New[T any](log *slog.Logger, load func() (T, error), paths ...string) (*Val
 	if log == nil {
 		log = slog.Default()
 	}
-	v := &Value[T]{load: load, paths: paths, log: log}
+	v := &Value[T]{load: load, paths: paths, log: log, made: time.Now()}
 	seen, err := v.stat()
 	if err != nil {
 		return nil, err
@@ -43,13 +46,13 @@ func New[T any](log *slog.Logger, load func() (T, error), paths ...string) (*Val
 	}
 	v.seen = seen
 	v.value.Store(&first)
-	v.looked.Store(time.Now().UnixNano())
+	v.looked.Store(int64(time.Since(v.made)))
 	return v, nil
 }
 
 // Get returns the newest good value.
 func (v *Value[T]) Get() T {
-	now := time.Now().UnixNano()
+	now := int64(time.Since(v.made))
 	if now-v.looked.Load() >= int64(Interval) && v.mu.TryLock() {
 		v.refresh()
 		v.looked.Store(now)
