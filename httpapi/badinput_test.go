@@ -78,6 +78,8 @@ var badInputs = map[string]badInput{
 	"another origin":        {body: `{}`, header: map[string]string{"Origin": "http://evil.example"}, code: apierr.Forbidden},
 	"origin null":           {body: `{}`, header: map[string]string{"Origin": "null"}, code: apierr.Forbidden},
 	"DELETE by other site":  {method: "DELETE", target: "/v1/holds/x", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, code: apierr.Forbidden},
+	"GET by other site":     {method: "GET", target: "/v1/snapshot", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, code: apierr.Forbidden},
+	"GET by other port":     {method: "GET", target: "/v1/locks", header: map[string]string{"Sec-Fetch-Site": "same-site"}, code: apierr.Forbidden},
 	"unknown route":         {method: "GET", target: "/v1/hold", code: apierr.NotFound},
 	"slash behind":          {method: "GET", target: "/v1/locks/", code: apierr.NotFound},
 	"two slashes":           {method: "GET", target: "//v1/locks", code: apierr.NotFound},

@@ -22,10 +22,12 @@ func newGuard(publicHosts []string) *guard {
 	for _, host := range publicHosts {
 		g.hosts[strings.ToLower(host)] = true
 	}
-	g.origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, r, apierr.New(apierr.Forbidden, "requests from pages of other sites are refused"))
-	}))
+	g.origin.SetDenyHandler(http.HandlerFunc(denyForeign))
 	return g
+}
+
+func denyForeign(w http.ResponseWriter, r *http.Request) {
+	writeProblem(w, r, apierr.New(apierr.Forbidden, "requests from pages of other sites are refused"))
 }
 
 // wrap puts the checks and the headers of every answer before next.
@@ -37,8 +39,26 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 			writeProblem(w, r, apierr.New(apierr.Misdirected, "the Host header names neither this server's address nor one of its public hosts"))
 			return
 		}
+		if foreignCall(r) {
+			denyForeign(w, r)
+			return
+		}
 		checked.ServeHTTP(w, r)
 	})
+}
+
+// foreignCall reports whether a browser says that a page of another site makes this call.
+// [http.CrossOriginProtection] lets each GET pass, since the page cannot read the answer:
+// but a snapshot that an image asks for would count as a backup.
+func foreignCall(r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, "/v1/") {
+		return false // a link to a page of ours
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		return false
+	}
+	return true
 }
 
 // allows checks the Host header. An IP address is allowed where the connection
