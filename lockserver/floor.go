@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
@@ -106,8 +107,9 @@ func (s *Server) mirrorRev() int64 {
 }
 
 // compareIssued is called with the first list: a store below the file was rolled
-// back while nobody looked.
-func (s *Server) compareIssued(rev int64) {
+// back while nobody looked. One that was closed is open again where the floor was raised
+// meanwhile, or a backup restored above it; where it is still closed, the store says so.
+func (s *Server) compareIssued(kvs []*mvccpb.KeyValue, rev int64) {
 	if s.issued == nil {
 		return
 	}
@@ -117,11 +119,25 @@ func (s *Server) compareIssued(rev int64) {
 			"file", s.config.IssuedFile, "after a restore", "fencectl floor raise")
 	}
 	switch {
-	case s.issued.closed:
-		s.closeLocked("it was closed when the server stopped")
 	case s.issued.highest > now:
 		s.closeLocked(s.belowIssued(now, s.issued.highest))
+	case s.issued.closed && !s.aboveIssued(kvs):
+		s.closeLocked("it was closed when the server stopped")
+	default:
+		s.issued.set(false)
 	}
+}
+
+// aboveIssued reports whether all holds of a list have higher tokens than this server
+// knows to have been issued, as a raise leaves them.
+func (s *Server) aboveIssued(kvs []*mvccpb.KeyValue) bool {
+	for _, kv := range kvs {
+		kind, _ := s.keys.parse(kv.Key)
+		if kind == holdKey && s.mirror.base+kv.CreateRevision <= s.issued.highest {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Server) belowIssued(now, highest int64) string {

@@ -230,6 +230,61 @@ func TestFloor_ARaiseGoesAboveWhatEveryServerIssued(t *testing.T) {
 	stopHigh()
 }
 
+// TestFloor_ARaiseIsKnownToWhoWasAway stops a server that has closed granting, raises the
+// floor through the other one, and lets it come back: nothing is below what it knows of.
+func TestFloor_ARaiseIsKnownToWhoWasAway(t *testing.T) {
+	t.Parallel()
+	store := etcdtest.NodeAt(t, filepath.Join(t.TempDir(), "data")).Client()
+	dir := t.TempDir()
+	run := func(name string) (*lockserver.Server, func()) {
+		return etcdtest.Run(t, lockserver.Config{
+			Client: store, Managed: true, Name: name, IssuedFile: filepath.Join(dir, name),
+		})
+	}
+	_, stopOther := run("other")
+	away, stopAway := run("away")
+	var highest tokens.Token
+	for range 20 {
+		h := mustAcquire(t, away, try("a"))
+		mustRelease(t, away, h)
+		highest = h.Token
+	}
+	stopOther()
+	stopAway()
+
+	store = etcdtest.NodeAt(t, filepath.Join(t.TempDir(), "wiped")).Client()
+	other, stopOther := run("other")
+	away, stopAway = run("away")
+	wantCode(t, away.Ready(), apierr.TokenFloor)
+	waitClosed(t, other)
+	stopAway()
+	away, stopAway = run("away")
+	wantCode(t, away.Ready(), apierr.TokenFloor) // nobody has raised it
+	stopAway()
+	if _, err := other.RaiseFloor(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	h := mustAcquire(t, other, try("a"))
+	if h.Token <= highest {
+		t.Fatalf("token %d after %d", h.Token, highest)
+	}
+
+	away, stopAway = run("away")
+	if err := away.Ready(); err != nil {
+		t.Fatalf("a server that was away during the raise: %v", err)
+	}
+	if r, err := away.Renew(t.Context(), h.ID); err != nil || r.Token != h.Token {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	stopAway()
+	stopOther()
+	away, stopAway = run("away")
+	if err := away.Ready(); err != nil {
+		t.Fatalf("the file still says closed: %v", err)
+	}
+	stopAway()
+}
+
 // waitClosed waits until another server's closure has arrived.
 func waitClosed(t *testing.T, s *lockserver.Server) {
 	t.Helper()

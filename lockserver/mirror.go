@@ -189,7 +189,7 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 		}
 		seen[ref] = true
 	}
-	s.judge(before, rev)
+	s.judge(before, kvs, rev)
 	s.findRisen(before, kvs)
 	for _, kv := range kvs {
 		if kind, ref := s.keys.parse(kv.Key); kind != baseKey && kind != endsKey {
@@ -227,10 +227,10 @@ func (s *Server) applyList(kvs []*mvccpb.KeyValue, rev int64) error {
 
 // judge compares a list with what was seen before it: a store that is below that
 // was rolled back. One whose base was raised meanwhile is above it again.
-func (s *Server) judge(before mirrorState, rev int64) {
+func (s *Server) judge(before mirrorState, kvs []*mvccpb.KeyValue, rev int64) {
 	switch {
 	case !before.complete:
-		s.compareIssued(rev)
+		s.compareIssued(kvs, rev)
 	case s.mirror.base+rev < before.base+before.rev || s.mirror.base < before.base:
 		s.closeLocked(fmt.Sprintf("the store is at revision %d with base %d, after revision %d with base %d had been seen",
 			rev, s.mirror.base, before.rev, before.base))

@@ -98,6 +98,40 @@ func TestR13_RestoreEndsTheHoldsOfTheSnapshot(t *testing.T) {
 	}
 }
 
+// TestRestored_AfterAStartOnNothing restores a store whose server was started on an empty
+// directory before, as a unit does by itself, and closed granting. A restore needs no
+// raise then either, but one whose holds nobody has ended does.
+func TestRestored_AfterAStartOnNothing(t *testing.T) {
+	t.Parallel()
+	for name, ended := range map[string]bool{"by fenced restore": true, "by another tool, bumped": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t)
+			file, _, _, highest := lostFuture(t, d)
+			d.start(filepath.Join(t.TempDir(), "nothing"))
+			d.floor(lockserver.Closed)
+			d.stop()
+
+			dir := filepath.Join(t.TempDir(), "restored")
+			id, err := embedded.Restore(file, embedded.Config{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ended {
+				d.start(dir)
+				d.floor(lockserver.Closed)
+				return
+			}
+			d.restored = id
+			d.start(dir)
+			d.floor(lockserver.Protected)
+			if h := mustAcquire(t, d.server, try("a")); h.Token <= highest {
+				t.Fatalf("token %d after %d", h.Token, highest)
+			}
+		})
+	}
+}
+
 // restore puts the store back to a snapshot and forgets all that a server keeps beside
 // it.
 func (d *deployment) restore(file string) {
