@@ -348,7 +348,7 @@ func (a *attempt) abandon() {
 	switch {
 	case !a.exposed:
 	case a.id != "":
-		a.c.spawn(func() { a.c.discard(a.session, a.lock, a.id) })
+		a.c.spawn(func() { a.c.discard(context.Background(), a.session, a.lock, a.id) })
 	default:
 		a.c.spawn(a.recall)
 	}
@@ -373,7 +373,7 @@ func (a *attempt) recall() {
 	})
 	switch {
 	case err == nil && got.Hold != "":
-		a.c.discard(a.session, a.lock, got.Hold)
+		a.c.discard(ctx, a.session, a.lock, got.Hold)
 	case errors.Is(err, ErrUnavailable) && a.session != nil:
 		a.session.addStray(a.recall)
 	}
@@ -381,13 +381,13 @@ func (a *attempt) recall() {
 
 // discard releases a hold that nobody will use. What cannot be released now is left
 // to its lease or to the next renewal of its session.
-func (c *Client) discard(s *session, lock, id string) {
-	err := c.deleteHold(context.Background(), lock, id)
+func (c *Client) discard(ctx context.Context, s *session, lock, id string) {
+	err := c.deleteHold(ctx, lock, id)
 	if _, ended := gone(err); err == nil || ended {
 		return
 	}
 	c.log.Warn("hold not released; its lease will end it", "lock", lock, "err", err)
 	if s != nil {
-		s.addStray(func() { c.discard(s, lock, id) })
+		s.addStray(func() { c.discard(context.Background(), s, lock, id) })
 	}
 }

@@ -521,3 +521,37 @@ func (c *cutter) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer cancel()
 	return c.RoundTripper.RoundTrip(r.WithContext(ctx))
 }
+
+// Close is over within 5 s, also where the servers are so slow that what an Acquire may
+// have left behind is learnt of late and removed later.
+func TestClient_CloseIsBounded(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		b.srv.On(sdktest.Acquire, sdktest.Fault{DelayAnswer: time.Hour})
+		b.srv.On(sdktest.Acquire, sdktest.Fault{DelayAnswer: 4 * time.Second}) // the question what was left
+		for range 10 {
+			b.srv.On(sdktest.Release, sdktest.Fault{Delay: time.Hour})
+		}
+		asked := make(chan error)
+		go func() {
+			_, err := b.client.Acquire(context.Background(), "l", opts)
+			asked <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			b.client.Close()
+		}()
+		if err := <-asked; !errors.Is(err, clientsdk.ErrClosed) {
+			b.Errorf("Acquire = %v", err)
+		}
+		<-closed
+		if took := time.Since(begun); took > 5*time.Second {
+			b.Errorf("Close took %s", took)
+		}
+		if opts != nil && b.srv.Calls(sdktest.Release) == 0 { // a session takes its holds along
+			b.Error("what was left was not looked for")
+		}
+	})
+}

@@ -175,7 +175,7 @@ func (h *Hold) doRelease(ctx context.Context) error {
 		return h.lostError(lostReason(sent, ended))
 	}
 	if sent != nil && h.session != nil {
-		h.session.addStray(func() { h.c.discard(h.session, h.lock, h.id) })
+		h.session.addStray(func() { h.c.discard(context.Background(), h.session, h.lock, h.id) })
 	}
 	return sent
 }
