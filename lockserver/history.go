@@ -21,7 +21,7 @@ type past struct {
 	end     End
 	by      string
 	reason  string
-	older   int64 // sequence number of the lock's entry before, -1 where none
+	older   int64 // of a grant: sequence number of the lock's grant before, -1 where none
 }
 
 // history is the memory of the past: one ring for all locks, so that a free lock
@@ -32,7 +32,7 @@ type history struct {
 	ring  []past
 	next  int64 // sequence number of the next entry
 	byRef map[queue.Ref]int64
-	last  map[string]int64 // newest entry of each lock
+	last  map[string]int64 // newest grant of each lock
 	// since is how far the memory reaches; whole says that nothing came before it.
 	since time.Time
 	whole bool
@@ -44,8 +44,11 @@ func newHistory(now time.Time) *history {
 
 func (h *history) add(p past) {
 	p.older = -1
-	if seq, ok := h.last[p.lock]; ok {
-		p.older = seq
+	if p.granted { // only grants are asked for by lock, and a crowd may have given up since the last
+		if seq, ok := h.last[p.lock]; ok {
+			p.older = seq
+		}
+		h.last[p.lock] = h.next
 	}
 	slot := h.next % historySize
 	if h.next < historySize {
@@ -55,7 +58,6 @@ func (h *history) add(p past) {
 		h.ring[slot] = p
 	}
 	h.byRef[p.ref] = h.next
-	h.last[p.lock] = h.next
 	h.next++
 }
 
@@ -95,9 +97,7 @@ func (h *history) grants(lock string, most int) []Ended {
 		return nil
 	}
 	for p := h.at(seq); p != nil && len(list) < most; p = h.at(p.older) {
-		if p.granted {
-			list = append(list, p.public())
-		}
+		list = append(list, p.public())
 	}
 	return list
 }
