@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/internal/buildinfo"
@@ -43,9 +45,23 @@ func run(ctx context.Context, args []string, std streams, getenv func(string) st
 	root := a.root()
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
+		if !a.started { // cobra stops at the first fault, which may stand before the flag
+			a.output = cmp.Or(askedOutput(args), a.output)
+		}
 		return a.fail(interrupted(ctx, err))
 	}
 	return a.exit
+}
+
+// askedOutput is the value of -o on a command line that cannot be read as a whole, ""
+// where it has none.
+func askedOutput(args []string) string {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.Usage = func() {}
+	output := flags.StringP("output", "o", "", "")
+	_ = flags.Parse(args) // what is wrong is known
+	return *output
 }
 
 func (a *app) root() *cobra.Command {

@@ -328,6 +328,30 @@ func TestSafe(t *testing.T) {
 	}
 }
 
+// Who reads errors as JSON gets each as JSON, also that of a command line that cannot be
+// read up to the flag that asks for it.
+func TestErrors_AsJSONOfABadCommandLine(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, args := range [][]string{
+		{"ls", "--nope", "-o", "json"}, {"ls", "--output=json", "--nope"}, {"frobnicate", "-ojson"}, {"-o", "json", "frobnicate", "--x", "y"}, {"get", "-o", "json"},
+	} {
+		var body struct {
+			Error struct {
+				Code string
+				Exit int
+			}
+		}
+		r := b.run(args...)
+		if err := json.Unmarshal([]byte(r.err), &body); err != nil || body.Error.Code != "malformed" || body.Error.Exit != apierr.ExitUsage || r.code != apierr.ExitUsage {
+			t.Errorf("%q: code %d, %q, %v", args, r.code, r.err, err)
+		}
+	}
+	if r := b.run("frobnicate", "--", "-o", "json"); strings.HasPrefix(r.err, "{") {
+		t.Errorf("the command's own flag counts: %q", r.err)
+	}
+}
+
 // What a server says of an error is its text, and not ours to send to a terminal as it is.
 func TestErrors_MoveNoCursor(t *testing.T) {
 	t.Parallel()
