@@ -307,9 +307,10 @@ func TestRoutes_answer_OPTIONS_and_405_with_Allow(t *testing.T) {
 	t.Parallel()
 	handler := newHandler(t, &fakeEngine{})
 	for target, allow := range map[string]string{
-		"/v1/holds":   "POST, OPTIONS",
-		"/v1/holds/x": "GET, DELETE, OPTIONS",
-		"/v1/locks":   "GET, HEAD, OPTIONS",
+		"/v1/holds":       "POST, OPTIONS",
+		"/v1/holds/x":     "GET, DELETE, OPTIONS",
+		"/v1/holds/a%2Fb": "GET, DELETE, OPTIONS",
+		"/v1/locks":       "GET, HEAD, OPTIONS",
 	} {
 		resp := do(t, handler, "OPTIONS", target, "")
 		if resp.StatusCode != http.StatusNoContent || resp.Header.Get("Allow") != allow {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -146,7 +147,7 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 // methodNotAllowed answers OPTIONS too, without any header of CORS: no other site
 // may call this service.
 func (a *api) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	allowed := a.allowed(r.URL.Path)
+	allowed := a.allowed(cmp.Or(r.URL.RawPath, r.URL.Path)) // as chi looks for the route
 	w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
 	if r.Method == http.MethodOptions {
 		w.WriteHeader(http.StatusNoContent)
