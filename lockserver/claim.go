@@ -98,13 +98,21 @@ func (s *Server) compareClaim(ctx context.Context, resp *clientv3.TxnResponse) e
 	if len(cluster) > 0 && string(cluster[0].Value) == s.freshID {
 		s.wasEmpty() // the answer to the claim was lost
 	}
-	if len(cluster) > 0 && s.config.Cluster != "" && string(cluster[0].Value) != s.config.Cluster {
-		return &ForeignError{Prefix: s.config.Prefix, Want: s.config.Cluster, Found: string(cluster[0].Value)}
+	if err := s.compareCluster(cluster); err != nil {
+		return err
 	}
 	if len(format) > 0 {
 		return nil
 	}
 	return s.writeFormat(ctx)
+}
+
+// compareCluster refuses the id of another deployment, where this server was told its own.
+func (s *Server) compareCluster(found []*mvccpb.KeyValue) error {
+	if len(found) == 0 || s.config.Cluster == "" || string(found[0].Value) == s.config.Cluster {
+		return nil
+	}
+	return &ForeignError{Prefix: s.config.Prefix, Want: s.config.Cluster, Found: string(found[0].Value)}
 }
 
 // writeFormat puts the format into a store of a build that did not write it yet.

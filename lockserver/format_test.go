@@ -116,6 +116,32 @@ func TestFormat_ANewerOneThatTakesOverEndsTheServer(t *testing.T) {
 	wantCode(t, err, apierr.ShuttingDown)
 }
 
+// TestClaim_AnotherDeploymentThatTakesOverEndsTheServer has the prefix wiped and claimed
+// anew while a server runs on it: two deployments would end each other's holds.
+func TestClaim_AnotherDeploymentThatTakesOverEndsTheServer(t *testing.T) {
+	t.Parallel()
+	node := etcdtest.Node(t)
+	s, err := lockserver.New(lockserver.Config{Client: node.Client(), Cluster: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := runUntilItEnds(t, s)
+	if err := s.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustAcquire(t, s, try("a"))
+	if _, err := node.Client().Put(t.Context(), lockserver.DefaultPrefix+"cluster", "theirs"); err != nil {
+		t.Fatal(err)
+	}
+	err = <-done
+	var foreign *lockserver.ForeignError
+	if !errors.As(err, &foreign) || foreign.Found != "theirs" {
+		t.Fatalf("the server ended with %v", err)
+	}
+	_, err = s.Acquire(t.Context(), try("b"))
+	wantCode(t, err, apierr.ShuttingDown)
+}
+
 // runUntilItEnds runs a server that is expected to end by itself.
 func runUntilItEnds(t *testing.T, s *lockserver.Server) <-chan error {
 	t.Helper()

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
 )
@@ -83,12 +83,29 @@ func (s *Server) readQuorum(ctx context.Context) (rev int64, term uint64, err er
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	before := s.mirrorRev()
-	resp, err := s.store.client.Get(ctx, s.keys.cluster(), clientv3.WithCountOnly())
+	resp, err := s.store.client.Get(ctx, s.keys.cluster())
 	if err != nil {
+		return 0, 0, err
+	}
+	if err := s.stillOurs(resp.Kvs); err != nil {
 		return 0, 0, err
 	}
 	s.checkAnswer(before, resp.Header.Revision, false)
 	return resp.Header.Revision, resp.Header.RaftTerm, nil
+}
+
+// stillOurs ends a server whose store has become another deployment's while it runs: the
+// prefix was wiped and claimed anew, or the endpoints lead elsewhere.
+func (s *Server) stillOurs(cluster []*mvccpb.KeyValue) error {
+	err := s.compareCluster(cluster)
+	if err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.stopped = true // grants nothing in the meantime
+	s.mu.Unlock()
+	s.fail(err)
+	return err
 }
 
 // quorumLocked returns the error of the last probe with its code. Requests are
