@@ -5,14 +5,18 @@ package examples_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // newShell makes the place of the shell example, or skips.
@@ -48,6 +52,77 @@ func TestShell_WithLock_lost(t *testing.T) {
 	p.fails(p.start("WAIT=0s", "./with-lock.sh", "orders/42", "true"), "exit status 75", "The lock is held by another: ", "token "+token)
 	p.fencectl("break", "orders/42", "--token", token, "--reason", "test", "--yes")
 	p.fails(holder, "exit status 76", "the lock orders/42 may be lost")
+}
+
+// A command has the standard input of the script.
+func TestShell_WithLock_stdin(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	p.prints([]string{"to be read"}, "sh", "-c", `echo "to be read" | ./with-lock.sh orders/42 cat`)
+}
+
+// Everybody on the machine can see the arguments of programs: they have no secret. And
+// curl does not give up in the moment in which the longest wait, of 30 s, is answered.
+func TestShell_WithLock_arguments(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	dir := t.TempDir()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := filepath.Join(dir, "seen")
+	script := fmt.Sprintf("#!/bin/sh\necho \"$*\" >>%s\nexec %s \"$@\"\n", seen, curl)
+	if err := os.WriteFile(filepath.Join(dir, "curl"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	key := "fk_" + strings.Repeat("a", 60) // a server without keys does not look
+	p.prints(nil, "PATH="+dir+":"+os.Getenv("PATH"), "FENCED_API_KEY="+key, "./with-lock.sh", "orders/42", "true")
+	args, err := os.ReadFile(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(args), " -X "); n != 3 || secret.Match(args) || !patient.Match(args) {
+		t.Errorf("%d calls, with the secrets %q:\n%s", n, secret.FindAll(args, -1), args)
+	}
+}
+
+// secret finds the id of a hold, an Idempotency-Key and an API key.
+var secret = regexp.MustCompile(`\b[a-z2-7]{26}\b|[0-9a-f]{8}-[0-9a-f]{4}-|fk_`)
+
+// patient finds a first call that lasts for longer than 30 s.
+var patient = regexp.MustCompile(`^-K .* --max-time (3[5-9]|[4-9][0-9]) `)
+
+// Whatever becomes of the renewals, at once refused or without an answer, a command that
+// does not listen is dead before the lease of the last good one can end.
+func TestShell_WithLock_deadline(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	var renewals atomic.Int32
+	var renewed atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/v1/holds":
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, `{"hold":"id","token":7}`)
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusNoContent)
+		case renewals.Add(1) == 1:
+			renewed.Store(time.Now().UnixNano())
+		case renewals.Load() == 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	p.fails(p.start("FENCED_ADDR="+server.URL, "./with-lock.sh", "orders/42", "sh", "-c", `trap "" TERM; while :; do sleep 0.1; done`),
+		"exit status 76", "the lock orders/42 may be lost")
+	const ttl = 15 * time.Second
+	if lived := time.Since(time.Unix(0, renewed.Load())); lived > ttl {
+		t.Errorf("the command lived for %s after the last renewal", lived)
+	}
 }
 
 // What the store answers is told apart: a job that is started again for 69 and 75 must

@@ -20,8 +20,9 @@ server=${FENCED_ADDR:-http://127.0.0.1:7420}
 lock=$1
 shift
 wait=${WAIT:-20s} # in line, 30s at most
-ttl=15  # seconds without renewal after which the lock is free
-keep=10 # seconds after which it counts as lost: the rest is for stopping
+ttl=15 # seconds without renewal after which the lock is free
+keep=9 # seconds after which it counts as lost: the rest is for a last call and for stopping
+attempt=
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
@@ -35,10 +36,11 @@ api() {
 	status=$(settings | curl -K - -sS -X "$method" -o "$answer" -w '%{http_code}' "$@") || status=000
 }
 
-# The URL and the key go by stdin: everybody on the machine can see arguments, and the
-# id of a hold is secret.
+# The URL and the keys go by stdin: everybody on the machine can see arguments, and the
+# id of a hold is secret. So is the key of the attempt: whoever repeats it is told the id.
 settings() {
 	printf 'url = "%s"\nheader = "Content-Type: application/json"\n' "$server$path"
+	[ -z "$attempt" ] || printf 'header = "Idempotency-Key: %s"\n' "$attempt"
 	[ -z "${FENCED_API_KEY:-}" ] || printf 'header = "Authorization: Bearer %s"\n' "$FENCED_API_KEY"
 }
 
@@ -60,12 +62,14 @@ fail() {
 	esac
 }
 
-# The key names this attempt: curl's repeats find the same hold, never a second one.
+# The key names this attempt: curl's repeats find the same hold, never a second one. curl
+# has more patience than the longest wait in line.
 acquire() {
-	api POST /v1/holds --max-time 30 --retry 3 --retry-connrefused \
-		-H "Idempotency-Key: $(cat /proc/sys/kernel/random/uuid)" \
+	attempt=$(cat /proc/sys/kernel/random/uuid)
+	api POST /v1/holds --max-time 40 --retry 3 --retry-connrefused \
 		-d "$(jq -n --arg lock "$lock" --arg owner "$(hostname) $$" --arg ttl "${ttl}s" --arg wait "$wait" \
 			'{lock: $lock, owner: $owner, ttl: $ttl, wait: $wait}')"
+	attempt=
 	case $status in
 	201) ;;
 	409)
@@ -82,18 +86,19 @@ acquire() {
 # renew sets deadline, counted from the sending of the request that was answered.
 renew() {
 	sent=$(now)
-	api POST "/v1/holds/$hold/renew" --max-time 3
+	api POST "/v1/holds/$hold/renew" --max-time 2
 	case $status in
 	200) deadline=$((sent + keep)) ;;
 	410) deadline=0 ;; # it has ended
 	esac
 }
 
-# watch renews until the lock may be lost, and then stops the command.
+# watch renews until the lock may be lost, and then stops the command. Its last pause ends
+# with the deadline, by whole seconds: one for that, 2 for the call, 2 for the command.
 watch() {
 	answer=$tmp/renewal
-	while [ "$(now)" -lt "$deadline" ]; do
-		sleep 3 >/dev/null 2>&1
+	while left=$((deadline - $(now))) && [ "$left" -gt 0 ]; do
+		sleep $((left < 3 ? left : 3)) >/dev/null 2>&1
 		renew
 	done
 	echo "the lock $lock may be lost: stopping the command" >&2
@@ -111,10 +116,11 @@ release() {
 acquire
 renew # it may have been waited for: the command starts with time that is really its own
 [ "$status" = 200 ] || { (release) || true; fail renew; }
-"$@" &
+exec 3<&0 # a shell gives what it starts with & no standard input
+"$@" <&3 3<&- &
 command=$!
 trap 'kill -TERM "$command"' INT TERM
-watch &
+watch 3<&- &
 watcher=$!
 code=0
 wait "$command" || code=$?
