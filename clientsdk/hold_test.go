@@ -304,6 +304,24 @@ func TestHold_IsLostAfterASuspend(t *testing.T) {
 	})
 }
 
+// After a suspend that leaves some time to the deadline, the renewal that came due in it is
+// made at once and not when its timer would have rung.
+func TestHold_OutlivesAShortSuspend(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		sleepy := &suspendable{RoundTripper: b.srv.Transport()}
+		h := acquireThrough(b, sleepy, opts)
+		for range 5 {
+			time.Sleep(time.Second) // virtual
+			sleepy.suspend(ttl * 3 / 5)
+			time.Sleep(time.Second)
+			if err := h.Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.release(h)
+	})
+}
+
 // An answer that a suspended process reads after its deadline revives nothing.
 func TestHold_SuspendDuringARenewal(t *testing.T) {
 	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {

@@ -221,7 +221,7 @@ func (l *lease) watch(ctx context.Context) {
 // not: only the server's "gone" or the clock ends a lease.
 func (l *lease) keep(ctx context.Context) {
 	pause := l.untilRenewal()
-	for sleep(ctx, pause) {
+	for l.rest(ctx, pause) {
 		if l.idle != nil && l.idle() {
 			l.finish(func(*Hold) error { return ErrReleased })
 			l.end()
@@ -239,6 +239,18 @@ func (l *lease) keep(ctx context.Context) {
 			pause = d/2 + rand.N(d/2)
 		}
 	}
+}
+
+// rest sleeps for d by the clock of leases, and returns false when ctx ended first. Timers
+// stand still while the machine sleeps, and a renewal that is due then must not wait as
+// long again.
+func (l *lease) rest(ctx context.Context, d time.Duration) bool {
+	for due := l.c.t.now().Add(d); d > watchEvery; d = l.c.t.now().Until(due) {
+		if !sleep(ctx, watchEvery) {
+			return false
+		}
+	}
+	return sleep(ctx, d)
 }
 
 func (l *lease) untilRenewal() time.Duration {
