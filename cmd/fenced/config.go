@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -172,7 +173,8 @@ func (c *Config) validate() error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("--log-level %q must be debug, info, warn or error", c.LogLevel)
 	}
-	for _, check := range []func() error{c.validateAccess, c.validateTraces, c.validateAdmin, c.validateMode} {
+	checks := []func() error{c.validateAccess, c.validateTraces, c.validateAdmin, c.validateMode, c.validateIssued}
+	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
 		}
@@ -225,6 +227,19 @@ func (c *Config) validateMode() error {
 		return errors.New("--etcd-user and a password must be given together")
 	case (c.EtcdCert == "") != (c.EtcdKey == ""):
 		return errors.New("--etcd-cert and --etcd-key must be given together")
+	}
+	return nil
+}
+
+// validateIssued refuses a file that would be lost, or go back, together with the data
+// that it guards the fences against.
+func (c *Config) validateIssued() error {
+	file, err := embedded.Canonical(c.IssuedFile)
+	if err != nil {
+		return fmt.Errorf("--issued-file: %w", err)
+	}
+	if c.mode() != modeExternal && strings.HasPrefix(file, c.beside("")+string(filepath.Separator)) {
+		return fmt.Errorf("--issued-file %s must not lie in the data directory: it has to outlive that", c.IssuedFile)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -186,6 +187,34 @@ func TestConfig_SettingsOfAnotherModeAreRefused(t *testing.T) {
 		if err := config.validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
+	}
+}
+
+// TestConfig_AnIssuedFileInTheDataDirectoryIsRefused by whatever name the directory goes.
+func TestConfig_AnIssuedFileInTheDataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, link := filepath.Join(dir, "data"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(data, 0o700), os.Symlink(data, link)); err != nil {
+		t.Fatal(err)
+	}
+	for file, refused := range map[string]bool{
+		filepath.Join(data, "issued"):                true,
+		filepath.Join(link, "issued"):                true,
+		filepath.Join(data, "member", "new", "file"): true,
+		filepath.Join(dir, "data.issued"):            false,
+		filepath.Join(dir, "data2", "issued"):        false,
+	} {
+		config := defaultConfig()
+		config.DataDir, config.IssuedFile = data, file
+		if err := config.validate(); (err != nil) != refused {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	config := defaultConfig()
+	config.DataDir, config.IssuedFile, config.EtcdEndpoints = data, filepath.Join(data, "issued"), []string{"http://127.0.0.1:1"}
+	if err := config.validate(); err != nil {
+		t.Errorf("with an external etcd nothing else is there: %v", err)
 	}
 }
 
