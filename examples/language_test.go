@@ -5,7 +5,11 @@ package examples_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -53,6 +57,42 @@ func (p *place) keeps(args ...string) {
 	if err := p.wait(process); err != nil {
 		p.t.Error(err)
 	}
+}
+
+// survives wants a program that writes and then keeps a lock, as keeps does, to take a
+// fault of the store for an outcome that is not known, and half of a refusal for none.
+func (p *place) survives(args ...string) {
+	p.t.Helper()
+	const renewals = 3
+	var renewed atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut:
+			refuse(w, http.StatusInternalServerError, `{"code":"internal","title":"No"}`, 0)
+		case r.URL.Path == "/v1/holds":
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, `{"hold":"id","lock":"kept","token":7,"ttl_ms":3000,"expires_in_ms":3000}`)
+		case renewed.Add(1) == 1:
+			refuse(w, http.StatusGone, `{"code":"hold_`, 20)
+		case renewed.Load() < renewals:
+			fmt.Fprint(w, `{"expires_in_ms":3000}`)
+		default:
+			refuse(w, http.StatusGone, `{"code":"hold_gone","title":"Gone"}`, 0)
+		}
+	}))
+	defer server.Close()
+	p.prints([]string{"not known: ", "token 7", "the hold of kept with token 7 is over"}, append([]string{"FENCED_ADDR=" + server.URL}, args...)...)
+	if n := renewed.Load(); n < renewals {
+		p.t.Errorf("%s: %d renewals, want %d", args[0], n, renewals)
+	}
+}
+
+// refuse answers with a problem that breaks off before its last missing bytes.
+func refuse(w http.ResponseWriter, status int, body string, missing int) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+missing))
+	w.WriteHeader(status)
+	fmt.Fprint(w, body)
 }
 
 // givesUp wants a program to say so, after some tries, where no server answers.

@@ -21,6 +21,15 @@ const { acquire, Lost } = require('./fenced');
 })();
 `
 
+// unclearJS is unclear for Node, and the rest behind it.
+const unclearJS = `
+const { send, Unavailable } = require('./fenced');
+send('PUT', process.env.FENCED_ADDR + '/orders/42').catch((err) => {
+  if (!(err instanceof Unavailable)) throw err;
+  console.log('not known:', err.message);
+}).then(() => {` + keptJS + `});
+`
+
 // TestNode_HTTP is what needs no PostgreSQL in Node.
 func TestNode_HTTP(t *testing.T) {
 	t.Parallel()
@@ -30,6 +39,7 @@ func TestNode_HTTP(t *testing.T) {
 	p.prints([]string{"has paid with token"}, node, "pay.js", "--store", p.store)
 	p.stalls("3000", node, "pay.js")
 	p.keeps(node, "-e", keptJS)
+	p.survives(node, "-e", unclearJS)
 	p.givesUp(node, "pay.js", "--store", p.store)
 }
 

@@ -18,6 +18,15 @@ except fenced.Lost as loss:
     print(loss)
 `
 
+// unclear is a write to a store with a fault.
+const unclear = `
+import fenced
+try:
+    fenced.send("PUT", fenced.SERVER + "/orders/42")
+except fenced.Unavailable as err:
+    print("not known:", err, flush=True)
+`
+
 func TestPython(t *testing.T) {
 	t.Parallel()
 	python := interpreter(t, "python", "Python with Debian's python3-psycopg", []string{"python3", "/usr/bin/python3"}, "-c", "import psycopg")
@@ -27,5 +36,6 @@ func TestPython(t *testing.T) {
 	p.prints(simulated, python, "simulate.py")
 	p.stalls("3", python, "pay.py")
 	p.keeps(python, "-c", kept)
+	p.survives(python, "-c", unclear+kept)
 	p.givesUp(python, "pay.py")
 }

@@ -42,21 +42,24 @@ async function send(method, url, { body, headers, timeout = 30_000 } = {}) {
     body: body && JSON.stringify(body),
     signal: AbortSignal.timeout(Math.ceil(timeout)),
   };
-  let answer, text;
+  let answer, problem;
   try {
     answer = await fetch(url, request);
-    text = await answer.text();
+    const text = await answer.text();
     if (answer.ok) return text ? JSON.parse(text) : null;
+    if (refuses(answer)) problem = JSON.parse(text);
   } catch (err) {
     throw new Unavailable(String(err.cause || err)); // without the URL: a hold's id is secret
   }
-  const kind = answer.headers.get('Content-Type') || '';
-  if (!kind.startsWith('application/problem+json') || [429, 503].includes(answer.status)) {
-    throw new Unavailable(`HTTP ${answer.status} ${answer.statusText}`);
-  }
-  const problem = JSON.parse(text);
+  if (!problem) throw new Unavailable(`HTTP ${answer.status} ${answer.statusText}`);
   if (problem.code === 'stale_token') throw new Stale(problem.presented, problem.current);
   throw new Refused(problem);
+}
+
+// refuses tells a no from a fault of the service, which may have done what was asked for.
+function refuses(answer) {
+  const kind = answer.headers.get('Content-Type') || '';
+  return kind.startsWith('application/problem+json') && answer.status !== 429 && answer.status < 500;
 }
 
 // api calls the lock server.

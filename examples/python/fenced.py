@@ -21,8 +21,8 @@ class Refused(Exception):
     """A service said no. code is the stable name of the reason: branch on it."""
 
     def __init__(self, problem):
-        super().__init__(f"{problem['code']}: {problem.get('detail') or problem['title']}")
-        self.code, self.problem = problem["code"], problem
+        self.code, self.problem = problem.get("code"), problem
+        super().__init__(f"{self.code}: {problem.get('detail') or problem.get('title')}")
 
 
 class Stale(Exception):
@@ -51,14 +51,27 @@ def send(method, url, body=None, headers=(), timeout=30.0):
             text = answer.read()
         return json.loads(text) if text else None
     except urllib.error.HTTPError as no:
-        if no.headers.get_content_type() != "application/problem+json" or no.code in (429, 503):
-            raise Unavailable(str(no)) from None
-        problem = json.load(no)
-        if no.code == 412 and problem["code"] == "stale_token":
-            raise Stale(problem.get("presented"), problem.get("current")) from None
-        raise Refused(problem) from None
-    except (OSError, http.client.HTTPException, ValueError) as err:  # ValueError: no JSON
+        raise refusal(no) from None
+    except BROKEN as err:
         raise Unavailable(str(err)) from None  # without the URL: a hold's id is secret
+
+
+BROKEN = (OSError, http.client.HTTPException, ValueError)  # ValueError: no JSON
+
+
+def refusal(answer):
+    """Returns what to raise for an answer that is an error. A fault of the service, or
+    half of an answer, does not say that nothing has happened."""
+    unclear = Unavailable(str(answer))
+    if answer.headers.get_content_type() != "application/problem+json" or answer.code == 429 or answer.code >= 500:
+        return unclear
+    try:
+        problem = json.load(answer)
+    except BROKEN:
+        return unclear
+    if problem.get("code") == "stale_token":
+        return Stale(problem.get("presented"), problem.get("current"))
+    return Refused(problem)
 
 
 def api(method, path, body=None, key=None, timeout=30.0):
