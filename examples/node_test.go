@@ -30,6 +30,23 @@ send('PUT', process.env.FENCED_ADDR + '/orders/42').catch((err) => {
 }).then(() => {` + keptJS + `});
 `
 
+// ignoresJS is ignores for Node, and after it a unit of work that lasts longer than the
+// server lets it: both come back as errors, the second one also to the connection.
+const ignoresJS = `
+const { setTimeout: sleep } = require('node:timers/promises');
+const { acquire } = require('./fenced');
+const { connect, fence } = require('./pay');
+(async () => {
+  const hold = await acquire('orders/43', { owner: 'ignores.js' });
+  const db = await connect();
+  const says = (err) => console.log(err ? 'not done: ' + err.message : 'done');
+  await fence(db, hold, 10000, () => db.query('SELECT 1/0').catch(() => {})).then(says, says);
+  await fence(db, hold, 200, () => sleep(1000)).then(says, says);
+  await hold.release();
+  console.log('released');
+})();
+`
+
 // TestNode_HTTP is what needs no PostgreSQL in Node.
 func TestNode_HTTP(t *testing.T) {
 	t.Parallel()
@@ -48,4 +65,5 @@ func TestNode_PostgreSQL(t *testing.T) {
 	node := interpreter(t, "node", "Node with Debian's node-pg", []string{"node", "nodejs"}, "-e", "fetch; require('pg')")
 	p := newPlace(t, "node")
 	p.prints(simulated, node, "simulate.js")
+	p.prints([]string{"not done: nothing is written: an error was ignored", "not done: ", "released"}, node, "-e", ignoresJS)
 }

@@ -27,6 +27,21 @@ except fenced.Unavailable as err:
     print("not known:", err, flush=True)
 `
 
+// ignores is a unit of work that looks away where a statement fails.
+const ignores = `
+import os, psycopg, fenced, pay
+with fenced.acquire("orders/43", "ignores.py") as hold, psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as conn:
+    try:
+        with pay.fence(conn, hold, 10):
+            try:
+                conn.execute("SELECT 1/0")
+            except psycopg.Error:
+                pass
+        print("done")
+    except psycopg.Error as err:
+        print(err)
+`
+
 func TestPython(t *testing.T) {
 	t.Parallel()
 	python := interpreter(t, "python", "Python with Debian's python3-psycopg", []string{"python3", "/usr/bin/python3"}, "-c", "import psycopg")
@@ -34,6 +49,7 @@ func TestPython(t *testing.T) {
 	p.env = append(p.env, "PYTHONDONTWRITEBYTECODE=1")
 	p.prints([]string{"I hold orders/42 with token"}, python, "quickstart.py")
 	p.prints(simulated, python, "simulate.py")
+	p.prints([]string{"nothing is written: an error was ignored"}, python, "-c", ignores)
 	p.stalls("3", python, "pay.py")
 	p.keeps(python, "-c", kept)
 	p.survives(python, "-c", unclear+kept)

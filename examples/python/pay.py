@@ -33,6 +33,9 @@ def fence(conn, hold, left):
                 conn.execute("SELECT set_config(%s, %s, true)", [name, limit])
             conn.execute("SELECT fence.advance(%s, %s, false)", [hold.lock, hold.token])
             yield
+            if conn.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                # Its COMMIT would be a ROLLBACK, and say nothing.
+                raise psycopg.errors.InFailedSqlTransaction("nothing is written: an error was ignored")
     except psycopg.Error as err:
         if err.diag.sqlstate != "LF001":  # no other error means stale
             raise
