@@ -2,6 +2,7 @@ package lockserver_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,6 +124,45 @@ func TestCluster_ADeadlineThatAnotherServerMovedIsNoEnd(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// TestCluster_ADeadlineThatPassesDuringARenewal has the answer of a keep-alive come after
+// the deadline that its server knows, and within that of a renewal elsewhere.
+func TestCluster_ADeadlineThatPassesDuringARenewal(t *testing.T) {
+	t.Parallel()
+	const ttl, elsewhere, back, took = 6 * time.Second, 4 * time.Second, 5 * time.Second, 1500 * time.Millisecond
+	two := startTwo(t)
+	ctx := t.Context()
+	granted := time.Now()
+	req := try("a")
+	req.TTL = ttl
+	h := mustAcquire(t, two.b, req)
+	session, err := two.b.CreateSession(ctx, "worker", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after(granted, elsewhere)
+	if _, err := two.a.Renew(ctx, h.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.a.RenewSession(ctx, session.ID); err != nil {
+		t.Fatal(err)
+	}
+
+	after(granted, back)
+	two.faults.onKeepAlive(func() { <-time.After(took) })
+	var renewals sync.WaitGroup
+	renewals.Go(func() {
+		if _, err := two.b.Renew(ctx, h.ID); err != nil {
+			t.Errorf("the hold: %v", err)
+		}
+	})
+	renewals.Go(func() {
+		if _, err := two.b.RenewSession(ctx, session.ID); err != nil {
+			t.Errorf("the session: %v", err)
+		}
+	})
+	renewals.Wait()
 }
 
 // TestCluster_ASessionLastsAsLongAsItWasTold renews a session at another server than the

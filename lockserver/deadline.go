@@ -10,7 +10,9 @@ import (
 
 // A server knows the deadlines of the holds and sessions that it has granted or renewed
 // itself. Where servers share the store, one of the others may have renewed them since,
-// so only the store can tell that a deadline which has passed here is the last one.
+// so only the store can tell that a deadline which has passed here is the last one. It is
+// asked before the renewal, of which it knows afterwards, and so also about a deadline
+// that may pass while the renewal is under way.
 
 // unexpired refuses a hold that is past its deadline. unknown says that the store is
 // asked too about one whose deadline this server does not know.
@@ -32,9 +34,11 @@ func (s *Server) unexpired(ctx context.Context, l *local, unknown bool) error {
 // it has learnt a later one from the store.
 func (s *Server) holdAlive(ctx context.Context, l *local, unknown bool) (bool, error) {
 	s.mu.Lock()
-	known, overdue, leased := l.place.Answered, s.overdueLocked(l, time.Now()), l.lease.ID
+	now := time.Now()
+	known, overdue, leased := l.place.Answered, s.overdueLocked(l, now), l.lease.ID
+	near := s.overdueLocked(l, now.Add(nearFor(l.hold.TTL)))
 	s.mu.Unlock()
-	if s.config.Alone || !overdue && (known || !unknown) {
+	if s.config.Alone || !near && (known || !unknown) {
 		return !overdue, nil
 	}
 	latest, err := s.latestDeadline(ctx, leased, l.hold.TTL)
@@ -49,9 +53,11 @@ func (s *Server) holdAlive(ctx context.Context, l *local, unknown bool) (bool, e
 // sessionAlive is holdAlive for a session.
 func (s *Server) sessionAlive(ctx context.Context, o *session, unknown bool) (bool, error) {
 	s.mu.Lock()
-	known, overdue, leased := !o.deadline.IsZero(), o.overdue(time.Now()), o.lease.ID
+	now := time.Now()
+	known, overdue, leased := !o.deadline.IsZero(), o.overdue(now), o.lease.ID
+	near := o.overdue(now.Add(nearFor(o.ttl)))
 	s.mu.Unlock()
-	if s.config.Alone || !overdue && (known || !unknown) {
+	if s.config.Alone || !near && (known || !unknown) {
 		return !overdue, nil
 	}
 	latest, err := s.latestDeadline(ctx, leased, o.ttl)
@@ -62,6 +68,10 @@ func (s *Server) sessionAlive(ctx context.Context, o *session, unknown bool) (bo
 	}
 	return time.Now().Before(latest), err
 }
+
+// nearFor returns how close to its deadline the renewal of what has a TTL may be passed by
+// it. One that takes longer is of a store that is no store to hold from.
+func nearFor(ttl time.Duration) time.Duration { return min(leaseTimeout, ttl/3) }
 
 // latestDeadline returns when what stands on a lease ends at the latest, as the store
 // knows of its renewals: it tells whole seconds, so up to one too late. It is the zero
