@@ -77,7 +77,7 @@ func (r *run) measure(ctx context.Context, w Way, row *Row) error {
 	if err != nil {
 		return err
 	}
-	counts, err := l.Count(ctx, r.config.TTL)
+	counts, err := l.Count(ctx, r.config.TTL, w.exclusive())
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ type Row struct {
 	LostUpdates      int `json:"lost_updates"`
 	DoublePayments   int `json:"double_payments"`
 	// WithinLease are the lost updates and double payments for which every lease was
-	// still good by its own terms: two held one lock.
+	// still good by its own terms: two held one lock. Only Redlock can have any.
 	WithinLease int `json:"corrupted_within_lease"`
 	Refused     int `json:"refused"`
 	// CorruptionRate is lost updates and double payments by transactions.

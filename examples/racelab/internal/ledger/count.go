@@ -50,9 +50,10 @@ type Counts struct {
 // Corrupted is the number of lost updates and double payments.
 func (c Counts) Corrupted() int { return c.LostUpdates + c.DoublePayments }
 
-// Count counts. A stall is long when it outlasts ttl.
-func (l *Ledger) Count(ctx context.Context, ttl time.Duration) (Counts, error) {
-	rows, err := l.db.Query(ctx, l.sql(countSQL), ttl)
+// Count counts. A stall is long when it outlasts ttl. In a way that is exclusive a lease is
+// over, at the latest, when the lock is granted to the next.
+func (l *Ledger) Count(ctx context.Context, ttl time.Duration, exclusive bool) (Counts, error) {
+	rows, err := l.db.Query(ctx, l.sql(countSQL), ttl, exclusive)
 	if err != nil {
 		return Counts{}, fmt.Errorf("count %s: %w", l.schema, err)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/fenced/fenced/tokens"
 )
 
-// etcdLag is how long after its end etcd may find a lease: it looks twice a second.
+// etcdLag is how long after its end etcd may find a lease, and so may fenced on it: it
+// looks twice a second.
 const etcdLag = 500 * time.Millisecond
 
 // EtcdMutex returns the way of etcd's own mutex, concurrency.Mutex, on a session of

@@ -53,5 +53,5 @@ type fencedHold struct {
 }
 
 func (h *fencedHold) Token() tokens.Token               { return h.hold.Token() }
-func (h *fencedHold) Ends(frozen time.Time) time.Time   { return frozen.Add(h.ttl) }
+func (h *fencedHold) Ends(frozen time.Time) time.Time   { return frozen.Add(h.ttl + etcdLag) }
 func (h *fencedHold) Release(ctx context.Context) error { return h.hold.Release(ctx) }

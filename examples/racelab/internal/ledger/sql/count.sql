@@ -1,16 +1,21 @@
 -- Everything that the lab claims about one way, counted from its tables. {s} is the
--- way's schema, $1 the TTL.
+-- way's schema, $1 the TTL, $2 whether the way's store ends a lease before it grants the
+-- lock again.
 WITH
--- A write with what it was based on.
+-- A write with what it was based on, and when the lease of its writer was over: at the end
+-- that is known of it, which may be the latest one, or at the grant to the next if that is
+-- how the store works.
 writes AS (
-  SELECT w.*, r.version AS based_on
+  SELECT w.*, r.version AS based_on, least(w.lease_end, CASE WHEN $2::boolean THEN
+    (SELECT min(n.granted_at) FROM {s}.event n WHERE n.kind = w.kind AND n.key = w.key AND n.granted_at > w.granted_at)
+  END) AS over_at
   FROM {s}.event w JOIN {s}.event r ON r.hold = w.hold AND r.what = 'read'
   WHERE w.what = 'write'
 ),
 -- Version v is lost when a later write was based on an earlier version than v.
 overwrites AS (
   SELECT lost.hold AS lost, late.hold AS late,
-         late.at <= late.lease_end AND lost.at <= lost.lease_end AS within_lease
+         late.at <= late.over_at AND lost.at <= lost.over_at AS within_lease
   FROM writes lost JOIN writes late
     ON late.key = lost.key AND late.kind = 'update' AND lost.kind = 'update'
    AND late.based_on < lost.version AND lost.version < late.version
@@ -18,7 +23,7 @@ overwrites AS (
 -- Payments of one reward in their order: all but the first are one too many.
 payments AS (
   SELECT w.*, row_number() OVER (PARTITION BY key ORDER BY version) AS nth,
-         bool_and(w.at <= w.lease_end) OVER (PARTITION BY key) AS within_lease
+         bool_and(w.at <= w.over_at) OVER (PARTITION BY key) AS within_lease
   FROM writes w WHERE kind = 'pay'
 ),
 -- Somebody who read and meant to write: a reward that is paid already needs nothing.
@@ -33,7 +38,7 @@ SELECT
     WHERE e.what = 'write' OR (e.what = 'read' AND e.kind = 'pay' AND e.value > 0)) AS transactions,
   (SELECT count(*) FROM stalls) AS stalls,
   (SELECT count(*) FROM stalls WHERE at - frozen_at > $1::interval) AS long_stalls,
-  (SELECT count(*) FROM writes WHERE at > lease_end) AS writes_after_lease,
+  (SELECT count(*) FROM writes WHERE at > over_at) AS writes_after_lease,
   (SELECT count(DISTINCT lost) FROM overwrites) AS lost_updates,
   (SELECT count(*) FROM payments WHERE nth > 1) AS double_payments,
   (SELECT count(DISTINCT lost) FROM overwrites WHERE within_lease)
