@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -60,21 +60,31 @@ func (p *place) keeps(args ...string) {
 }
 
 // survives wants a program that writes and then keeps a lock, as keeps does, to take a
-// fault of the store for an outcome that is not known, and half of a refusal for none.
+// fault of the store for an outcome that is not known, and half of a refusal for none. It
+// asks anew where its first attempt has ended.
 func (p *place) survives(args ...string) {
 	p.t.Helper()
 	const renewals = 3
-	var renewed atomic.Int32
+	var mu sync.Mutex
+	renewed, first := 0, ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/renew") {
+			renewed++
+		}
 		switch {
 		case r.Method == http.MethodPut:
 			refuse(w, http.StatusInternalServerError, `{"code":"internal","title":"No"}`, 0)
+		case r.URL.Path == "/v1/holds" && (first == "" || first == r.Header.Get("Idempotency-Key")):
+			first = r.Header.Get("Idempotency-Key") // of an attempt that ended unheard
+			refuse(w, http.StatusGone, `{"code":"hold_gone","title":"Gone"}`, 0)
 		case r.URL.Path == "/v1/holds":
 			w.WriteHeader(http.StatusCreated)
 			fmt.Fprint(w, `{"hold":"id","lock":"kept","token":7,"ttl_ms":3000,"expires_in_ms":3000}`)
-		case renewed.Add(1) == 1:
+		case renewed == 1:
 			refuse(w, http.StatusGone, `{"code":"hold_`, 20)
-		case renewed.Load() < renewals:
+		case renewed < renewals:
 			fmt.Fprint(w, `{"expires_in_ms":3000}`)
 		default:
 			refuse(w, http.StatusGone, `{"code":"hold_gone","title":"Gone"}`, 0)
@@ -82,8 +92,10 @@ func (p *place) survives(args ...string) {
 	}))
 	defer server.Close()
 	p.prints([]string{"not known: ", "token 7", "the hold of kept with token 7 is over"}, append([]string{"FENCED_ADDR=" + server.URL}, args...)...)
-	if n := renewed.Load(); n < renewals {
-		p.t.Errorf("%s: %d renewals, want %d", args[0], n, renewals)
+	mu.Lock()
+	defer mu.Unlock()
+	if renewed < renewals {
+		p.t.Errorf("%s: %d renewals, want %d", args[0], renewed, renewals)
 	}
 }
 

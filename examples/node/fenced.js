@@ -81,7 +81,7 @@ const since = (then) => Math.max(...now().map((t, i) => t - then[i]));
 // no server could answer; what that may have left behind ends with its TTL.
 async function acquire(lock, { owner, ttl = 15_000, wait = 20_000 }) {
   const body = { lock, owner, ttl: `${ttl}ms`, wait: `${wait}ms` };
-  const key = randomUUID(); // names this attempt: a repeat finds the same hold
+  let key = randomUUID(); // names this attempt: a repeat finds the same hold
   for (const pause of [500, 1000, 2000, 4000, 0]) {
     const sent = now();
     try {
@@ -89,7 +89,9 @@ async function acquire(lock, { owner, ttl = 15_000, wait = 20_000 }) {
       await hold.start();
       return hold;
     } catch (err) {
-      if (!(err instanceof Unavailable) || !pause) throw err;
+      const ended = err.code === 'hold_gone'; // before its answer was heard: ask anew
+      if (!(err instanceof Unavailable || ended) || !pause) throw err;
+      if (ended) key = randomUUID();
       await sleep(pause);
     }
   }

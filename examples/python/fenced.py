@@ -102,7 +102,11 @@ def acquire(lock, owner, ttl=15.0, wait=20.0):
         except Unavailable:
             if not pause:
                 raise
-            time.sleep(pause)
+        except Refused as no:
+            if no.code != "hold_gone" or not pause:
+                raise
+            key = str(uuid.uuid4())  # it ended before its answer was heard: ask anew
+        time.sleep(pause)
 
 
 class Hold:
