@@ -37,6 +37,8 @@ USER 65532:65532
 ENV FENCED_DATA_DIR=/var/lib/fenced/data PATH=/usr/bin
 VOLUME /var/lib/fenced
 EXPOSE 7420 7421
+# Compose waits for it. With TLS or another port give a check of your own (--addr), and
+# where the unhealthy are restarted one of /healthz: a restart mends no lack of a quorum.
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["/usr/bin/fenced", "health"]
 ENTRYPOINT ["/usr/bin/fenced"]
 CMD ["serve"]
