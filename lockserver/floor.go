@@ -197,10 +197,14 @@ func (s *Server) putClosed(ctx context.Context) {
 }
 
 // seeClosed takes a closure from the store. Two servers that close at the same time
-// may overwrite each other: the one that knows of the higher token writes again.
+// may overwrite each other: the one that knows of the higher token writes again. The
+// other keeps it in its file, because the next store may not tell.
 func (s *Server) seeClosed(value []byte) {
 	c := decodeClosure(value)
 	s.mirror.told = c.Highest
+	if s.issued != nil {
+		s.issued.raise(c.Highest)
+	}
 	s.closeLocked(c.Reason)
 	if s.highestLocked() > c.Highest {
 		signal(s.tellClosed)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/fenced/fenced/internal/apierr"
 	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/lockserver"
@@ -283,6 +285,70 @@ func TestFloor_ARaiseIsKnownToWhoWasAway(t *testing.T) {
 		t.Fatalf("the file still says closed: %v", err)
 	}
 	stopAway()
+}
+
+// TestFloor_WhoWasToldOfAClosureKnowsWhatWasIssued closes two servers, one of which has seen
+// less, and puts a store between the two that does not say closed: the one that has seen
+// less was told by the other, and must not issue again what that one has.
+func TestFloor_WhoWasToldOfAClosureKnowsWhatWasIssued(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := func(name string) *clientv3.Client {
+		return etcdtest.NodeAt(t, filepath.Join(dir, "data of "+name)).Client()
+	}
+	run := func(store *clientv3.Client, name string) (*lockserver.Server, func()) {
+		config := lockserver.Config{Client: store, Managed: true, Name: name}
+		if name != "none" {
+			config.IssuedFile = filepath.Join(dir, name)
+		}
+		return etcdtest.Run(t, config)
+	}
+	issue := func(s *lockserver.Server, n int) (last tokens.Token) {
+		for range n {
+			h := mustAcquire(t, s, try("a"))
+			mustRelease(t, s, h)
+			last = h.Token
+		}
+		return last
+	}
+	first := store("first")
+	low, stopLow := run(first, "low")
+	lowest := issue(low, 10)
+	stopLow()
+	high, stopHigh := run(first, "high")
+	highest := issue(high, 60)
+	stopHigh()
+
+	wiped := store("wiped")
+	high, stopHigh = run(wiped, "high")
+	wantCode(t, high.Ready(), apierr.TokenFloor)
+	waitTold(t, wiped)
+	low, stopLow = run(wiped, "low")
+	wantCode(t, low.Ready(), apierr.TokenFloor)
+	stopLow()
+	stopHigh()
+
+	between := store("another backup")
+	other, stopOther := run(between, "none")
+	if at := issue(other, 30); at <= lowest || at >= highest {
+		t.Fatalf("the store is at %d, not between %d and %d", at, lowest, highest)
+	}
+	stopOther()
+	low, stopLow = run(between, "low")
+	defer stopLow()
+	wantCode(t, low.Ready(), apierr.TokenFloor)
+}
+
+// waitTold waits until a server has written into the store that it is closed.
+func waitTold(t *testing.T, store *clientv3.Client) {
+	t.Helper()
+	const key = lockserver.DefaultPrefix + "closed"
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range store.Watch(ctx, key, clientv3.WithRev(1)) {
+		return
+	}
+	t.Fatal("the store was not told of the closure")
 }
 
 // waitClosed waits until another server's closure has arrived.
