@@ -192,6 +192,33 @@ func TestCluster_ASessionLastsAsLongAsItWasTold(t *testing.T) {
 	}
 }
 
+// TestCluster_AHoldLastsAsLongAsItWasToldToASlowServer has the server that granted ask the
+// store late when the lease was renewed last, as one that stood still does: the answer is
+// of the moment of the store.
+func TestCluster_AHoldLastsAsLongAsItWasToldToASlowServer(t *testing.T) {
+	t.Parallel()
+	const ttl, took = 3 * time.Second, 1500 * time.Millisecond
+	two := startTwo(t)
+	two.faults.onLook(func() { <-time.After(took) })
+	feed := subscribe(t, two.a)
+	req := try("a")
+	req.TTL = ttl
+	granted := time.Now()
+	h := mustAcquire(t, two.b, req)
+	var sent time.Time
+	for _, at := range []time.Duration{1500 * time.Millisecond, 3300 * time.Millisecond} {
+		after(granted, at)
+		sent = time.Now()
+		if _, err := two.a.Renew(t.Context(), h.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nextEvent(t, feed, lockserver.EventExpired)
+	if lasted := time.Since(sent); lasted < ttl {
+		t.Errorf("the hold ended %v after its renewal, its TTL is %v", lasted, ttl)
+	}
+}
+
 // TestCluster_ASessionPastItsDeadlineIsNotRenewed asks a server that does not know the
 // deadline, while the lease in the store still lives.
 func TestCluster_ASessionPastItsDeadlineIsNotRenewed(t *testing.T) {

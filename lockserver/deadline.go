@@ -84,5 +84,5 @@ func (s *Server) latestDeadline(ctx context.Context, id clientv3.LeaseID, ttl ti
 	case told.err != nil:
 		return time.Time{}, told.err
 	}
-	return told.at.Add(ttl + renewedWithin), nil
+	return told.last.Add(ttl), nil
 }

@@ -15,6 +15,7 @@ type faulty struct {
 	send  func(ops int) error
 	write func(*clientv3.TxnResponse, error) (*clientv3.TxnResponse, error)
 	alive func()
+	look  func()
 	lease func() error
 }
 
@@ -57,6 +58,13 @@ func (f *faulty) onKeepAlive(fault func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.alive = fault
+}
+
+// onLook calls fault before the time of a lease is asked for.
+func (f *faulty) onLook(fault func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.look = fault
 }
 
 // onLease loses the answer of every grant and keep-alive of a lease for which fault
@@ -150,6 +158,16 @@ func (l *faultyLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*
 		return nil, errors.Join(lost, err)
 	}
 	return resp, err
+}
+
+func (l *faultyLease) TimeToLive(ctx context.Context, id clientv3.LeaseID, opts ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+	l.faults.mu.Lock()
+	fault := l.faults.look
+	l.faults.mu.Unlock()
+	if fault != nil {
+		fault()
+	}
+	return l.Lease.TimeToLive(ctx, id, opts...)
 }
 
 func (l *faultyLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {

@@ -356,7 +356,7 @@ func (s *Server) expireSessions(ctx context.Context) {
 
 func (s *Server) overdueSessions(now time.Time) []*session {
 	if !s.config.Alone {
-		now = now.Add(-time.Second)
+		now = now.Add(-queue.Grace)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -379,9 +379,9 @@ func (s *Server) expireSession(ctx context.Context, o *session, now time.Time) {
 		if told.err != nil && !errors.Is(told.err, errLeaseGone) {
 			return // looked at again at the next scan
 		}
-		if told.err == nil && told.at.Add(o.ttl+renewedWithin).After(now) {
+		if told.err == nil && told.last.Add(o.ttl).After(now) {
 			s.mu.Lock()
-			if deadline := told.at.Add(o.ttl); deadline.After(o.deadline) {
+			if deadline := told.last.Add(o.ttl - queue.Grace); deadline.After(o.deadline) {
 				o.deadline = deadline
 			}
 			s.mu.Unlock()

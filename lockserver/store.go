@@ -73,19 +73,15 @@ func (s store) keepAlive(ctx context.Context, l lease) (lease, error) {
 	return lease{ID: l.ID, TTL: time.Duration(resp.TTL) * time.Second, Sent: sent}, nil
 }
 
-// renewal is what the store tells of a lease: the earliest time at which it can have
-// been renewed last, or errLeaseGone.
+// renewal is what the store tells of a lease: between which times it was renewed last, or
+// errLeaseGone.
 type renewal struct {
-	at  time.Time
-	err error
+	first, last time.Time
+	err         error
 }
 
-// renewedWithin is how much later than the time that the store tells of it a renewal may
-// have been: it tells whole seconds that are rounded down.
-const renewedWithin = time.Second
-
-// renewed asks one member for a renewal; see [Server.renewals]. It may be up to
-// renewedWithin later than what is returned, never earlier.
+// renewed asks one member for a renewal; see [Server.renewals]. The member tells whole
+// seconds that are rounded down, and counts them at some time before its answer came.
 func (s store) renewed(ctx context.Context, id clientv3.LeaseID) renewal {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
@@ -99,7 +95,8 @@ func (s store) renewed(ctx context.Context, id clientv3.LeaseID) renewal {
 	case resp.TTL <= 0:
 		return renewal{err: errLeaseGone}
 	}
-	return renewal{at: sent.Add(time.Duration(resp.TTL-resp.GrantedTTL) * time.Second)}
+	ago := time.Duration(resp.GrantedTTL-resp.TTL) * time.Second // rounded up
+	return renewal{first: sent.Add(-ago), last: time.Now().Add(time.Second - ago)}
 }
 
 // renewals asks when leases were renewed last, between two reads that a quorum has

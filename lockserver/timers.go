@@ -192,7 +192,7 @@ func (s *Server) lapse(ctx context.Context, l *local) {
 	var err error
 	if !s.config.Alone {
 		told := s.renewals(ctx, leased)[0]
-		renewed, err = told.at, told.err
+		renewed, err = told.first, told.err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,7 +344,7 @@ func (s *Server) askRenewed(ctx context.Context, batch []*local) {
 	for i, l := range batch {
 		switch t := told[i]; {
 		case t.err == nil:
-			if deadline := t.at.Add(l.hold.TTL); deadline.After(l.place.Deadline) {
+			if deadline := t.last.Add(l.hold.TTL - queue.Grace); deadline.After(l.place.Deadline) {
 				l.place.Deadline = deadline
 			}
 		case !errors.Is(t.err, errLeaseGone):
