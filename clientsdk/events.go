@@ -110,9 +110,11 @@ func (s *eventStream) read(ctx context.Context) error {
 	return nil
 }
 
-// unreadable is a stream that is none of ours, or one that was changed on its way.
+// unreadable is a stream that is none of ours, or one that was changed on its way. The
+// next try is for another server.
 func (s *eventStream) unreadable(cause error) error {
-	_, endpoint := s.c.t.endpoint()
+	n, endpoint := s.c.t.endpoint()
+	s.c.t.current.CompareAndSwap(n, n+1)
 	return &unavailableError{op: "events", endpoint: endpoint, cause: cause}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,5 +92,30 @@ func TestClient_EventsOfNoServer(t *testing.T) {
 				t.Errorf("ended with %v, want ErrUnavailable", last)
 			}
 		})
+	}
+}
+
+// Behind an address that ends each stream before it begins, the next one is asked.
+func TestClient_EventsPastNoServer(t *testing.T) {
+	t.Parallel()
+	var addresses []string
+	for _, text := range []string{"", "id: 7.0\n\nid: 8.0\nevent: granted\ndata: {\n\n", anEvent} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, text)
+		}))
+		t.Cleanup(server.Close)
+		addresses = append(addresses, server.URL)
+	}
+	client, err := clientsdk.New(clientsdk.Config{Endpoints: addresses, RetryFor: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	for ev, err := range client.Events(t.Context(), nil) {
+		if err != nil || ev.ID != "8.0" {
+			t.Errorf("%+v, %v", ev, err)
+		}
+		break
 	}
 }
