@@ -115,12 +115,18 @@ func (p *place) givesUp(pay ...string) {
 }
 
 // holder returns the token of the hold of a lock, 0 where it is free.
-func (p *place) holder(lock string) int64 {
+func (p *place) holder(lock string) int64 { return p.get(lock).Holder.Token }
+
+type lockState struct {
+	Holder  struct{ Token int64 }
+	Waiters int
+}
+
+func (p *place) get(lock string) (found lockState) {
 	p.t.Helper()
-	var found struct{ Holder struct{ Token int64 } }
 	out := p.fencectl("get", lock, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &found); err != nil {
 		p.t.Fatalf("%v in %s", err, out)
 	}
-	return found.Holder.Token
+	return found
 }

@@ -4,6 +4,7 @@ package examples_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -192,6 +193,26 @@ func TestShell_WithLock_stopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.fails(holder, "exit status 143")
+	if token := p.holder("orders/42"); token != 0 {
+		t.Errorf("token %d still holds the lock", token)
+	}
+}
+
+// One that is stopped while it waits gives back what it got by then.
+func TestShell_WithLock_stoppedInLine(t *testing.T) {
+	t.Parallel()
+	p := newShell(t)
+	holder := p.start("./with-lock.sh", "orders/42", "sh", "-c", `echo "token $FENCED_TOKEN"; exec sleep 60`)
+	p.line(holder, "token ")
+	waiter := p.start("./with-lock.sh", "orders/42", "echo", "must not run")
+	for p.get("orders/42").Waiters == 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := errors.Join(waiter.Signal(syscall.SIGTERM), holder.Signal(syscall.SIGTERM)); err != nil {
+		t.Fatal(err)
+	}
+	p.fails(holder, "exit status 143")
+	p.fails(waiter, "exit status 143")
 	if token := p.holder("orders/42"); token != 0 {
 		t.Errorf("token %d still holds the lock", token)
 	}

@@ -25,7 +25,9 @@ keep=9 # seconds after which it counts as lost: the rest is for a last call and 
 attempt=
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+stopped= # by a signal, which is looked at once curl is through: it may have got the lock
+trap 'stopped=130' INT
+trap 'stopped=143' TERM
 answer=$tmp/answer
 
 # api METHOD PATH [curl option...] sets status and writes the body to $answer.
@@ -50,6 +52,7 @@ now() { cut -d. -f1 /proc/uptime; }
 # fail WHAT ends the script after a call that the server did not answer as hoped, with
 # its reason: answers that are errors have a title, and a detail where there is more.
 fail() {
+	[ -z "$stopped" ] || exit "$stopped"
 	why=$(jq -r '[.title, .detail | strings] | join(": ")' "$answer" 2>/dev/null) || why=
 	echo "$1 $lock: HTTP $status${why:+: $why}" >&2
 	case $status in
@@ -110,22 +113,23 @@ watch() {
 
 release() {
 	answer=$tmp/release
-	api DELETE "/v1/holds/$hold" --max-time 5
+	(api DELETE "/v1/holds/$hold" --max-time 5) || true
 }
 
 acquire
 renew # it may have been waited for: the command starts with time that is really its own
-[ "$status" = 200 ] || { (release) || true; fail renew; }
+[ "$status" = 200 ] && [ -z "$stopped" ] || { (release); fail renew; }
 exec 3<&0 # a shell gives what it starts with & no standard input
 "$@" <&3 3<&- &
 command=$!
 trap 'kill -TERM "$command"' INT TERM
+[ -z "$stopped" ] || kill -TERM "$command"
 watch 3<&- &
 watcher=$!
 code=0
 wait "$command" || code=$?
 while kill -0 "$command" 2>/dev/null; do wait "$command" || code=$?; done # after a signal to us
 kill "$watcher" 2>/dev/null || true
-release || true
+release
 [ ! -e "$tmp/lost" ] || code=76
 exit "$code"
