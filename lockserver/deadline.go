@@ -15,12 +15,13 @@ import (
 // that may pass while the renewal is under way.
 
 // unexpired refuses a hold that is past its deadline. unknown says that the store is
-// asked too about one whose deadline this server does not know.
+// asked too about one with a lease of its own whose deadline this server does not know:
+// a place in the queue has none.
 func (s *Server) unexpired(ctx context.Context, l *local, unknown bool) error {
 	alive := true
 	var err error
 	if l.session != nil {
-		alive, err = s.sessionAlive(ctx, l.session, unknown)
+		alive, err = s.sessionAlive(ctx, l.session)
 	} else {
 		alive, err = s.holdAlive(ctx, l, unknown)
 	}
@@ -50,14 +51,14 @@ func (s *Server) holdAlive(ctx context.Context, l *local, unknown bool) (bool, e
 	return time.Now().Before(latest), err
 }
 
-// sessionAlive is holdAlive for a session.
-func (s *Server) sessionAlive(ctx context.Context, o *session, unknown bool) (bool, error) {
+// sessionAlive is holdAlive for a session, which always has a deadline.
+func (s *Server) sessionAlive(ctx context.Context, o *session) (bool, error) {
 	s.mu.Lock()
 	now := time.Now()
 	known, overdue, leased := !o.deadline.IsZero(), o.overdue(now), o.lease.ID
 	near := o.overdue(now.Add(nearFor(o.ttl)))
 	s.mu.Unlock()
-	if s.config.Alone || !near && (known || !unknown) {
+	if s.config.Alone || known && !near {
 		return !overdue, nil
 	}
 	latest, err := s.latestDeadline(ctx, leased, o.ttl)

@@ -170,7 +170,7 @@ func (s *Server) RenewSession(ctx context.Context, id string) (*Session, error) 
 }
 
 func (s *Server) sessionRenewable(ctx context.Context, o *session) error {
-	alive, err := s.sessionAlive(ctx, o, true)
+	alive, err := s.sessionAlive(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -182,16 +182,9 @@ func (s *Server) sessionRenewable(ctx context.Context, o *session) error {
 	return nil
 }
 
-// renewSession renews the lease of a session that is within its deadline. An answer
-// after the old deadline proves nothing (R9).
+// renewSession renews the lease of a session, of which the caller knows that it is within
+// its deadline. An answer after that proves nothing (R9).
 func (s *Server) renewSession(ctx context.Context, o *session) error {
-	alive, err := s.sessionAlive(ctx, o, true)
-	if err != nil {
-		return err
-	}
-	if !alive {
-		return errLeaseGone
-	}
 	s.mu.Lock()
 	was := o.lease
 	s.mu.Unlock()
@@ -402,7 +395,7 @@ func (s *Server) joinable(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.sessionAlive(ctx, o, false) // joinSessionLocked looks at the deadline
+	_, err = s.sessionAlive(ctx, o) // joinSessionLocked looks at the deadline
 	return err
 }
 
