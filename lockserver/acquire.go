@@ -196,6 +196,7 @@ func (s *Server) send(ctx context.Context, l *local, h *queue.Hold) {
 		return
 	case l.live:
 		// Another server, or an earlier try, has put it meanwhile: that one's lease counts.
+		l.existed = true
 		if l.session == nil {
 			s.pool.put(granted)
 		}

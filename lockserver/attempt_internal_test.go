@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/apierr"
 )
@@ -99,4 +100,25 @@ func TestServer_AWatchOfASessionThatHasEnded(t *testing.T) {
 	if apierr.CodeOf(err) != apierr.SessionGone {
 		t.Fatalf("got %v", err)
 	}
+}
+
+// TestServer_ARepeatThatComesToAHoldOfASessionIsOne has the put of an earlier try show while
+// the repeat is about to send its own: its lease, the session's, is the same.
+func TestServer_ARepeatThatComesToAHoldOfASessionIsOne(t *testing.T) {
+	t.Parallel()
+	s := internalServer(t)
+	l := attempt(t, s)
+	h := l.hold
+	put := clientv3.OpPut(s.keys.hold(h.Ref), string(encodeHold(h)), clientv3.WithLease(l.lease.ID))
+	if _, err := s.store.client.Do(t.Context(), put); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.landed(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	s.send(t.Context(), l, h)
+	if !s.existed(l) {
+		t.Error("the hold of an earlier try passes for this one's")
+	}
+	s.close(l)
 }
