@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -112,11 +113,12 @@ func ready(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 	return n, err
 }
 
-// text is what last_error holds for err.
+// text is what last_error holds for err. Others have a word in it, and PostgreSQL stores
+// neither NUL nor what is not UTF-8: the row would not be marked.
 func text(err error) *string {
 	if err == nil {
 		return nil
 	}
-	s := err.Error()
+	s := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
 	return &s
 }
