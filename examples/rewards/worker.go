@@ -156,7 +156,7 @@ func (w *Worker) next(ctx context.Context) bool {
 func (w *Worker) attempt(ctx context.Context, m message) Attempt {
 	a := Attempt{Reward: m.Reward}
 	w.cfg.At(Taken, m.Reward, 0)
-	hold, err := w.cfg.Locks.Acquire(ctx, m.Lock(), &clientsdk.AcquireOptions{TTL: w.cfg.TTL, Wait: w.cfg.LockWait})
+	hold, err := w.lock(ctx, m.Reward)
 	if err == nil {
 		a.Token = hold.Token()
 		a.Outcome, err = w.pay(ctx, hold, m.Reward)
@@ -178,6 +178,15 @@ func (w *Worker) attempt(ctx context.Context, m message) Attempt {
 	}
 	a.Err = err
 	return a
+}
+
+// lock takes the lock of r. What is no reward has none: its name may be one that the
+// lock service refuses, and the message would come back for ever.
+func (w *Worker) lock(ctx context.Context, r Reward) (*clientsdk.Hold, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	return w.cfg.Locks.Acquire(ctx, r.Lock(), &clientsdk.AcquireOptions{TTL: w.cfg.TTL, Wait: w.cfg.LockWait})
 }
 
 // pay is the work that the lock is for. The look at the hold saves a round trip
