@@ -110,16 +110,19 @@ func rows(ctx context.Context, pool *pgxpool.Pool, sql string) ([]Reward, error)
 // were paid.
 func Compare(owed, paid []Reward) Verdict {
 	v := Verdict{Owed: len(owed), Paid: len(paid)}
-	byKey := make(map[string][]Reward, len(paid))
+	type identity struct{ player, event string } // of rows that others may have written, a key has two readings
+	found := make(map[identity][]Reward, len(paid))
 	sums := make(map[string]int64, len(owed)) // by event: owed minus paid
 	for _, p := range paid {
-		byKey[p.Key()] = append(byKey[p.Key()], p)
+		id := identity{p.Player, p.Event}
+		found[id] = append(found[id], p)
 		sums[p.Event] -= p.Amount
 	}
 	for _, o := range owed {
 		sums[o.Event] += o.Amount
-		got := byKey[o.Key()]
-		delete(byKey, o.Key())
+		id := identity{o.Player, o.Event}
+		got := found[id]
+		delete(found, id)
 		switch {
 		case len(got) == 0:
 			v.Forgotten = append(v.Forgotten, o)
@@ -129,7 +132,7 @@ func Compare(owed, paid []Reward) Verdict {
 			v.Wrong = append(v.Wrong, got[0])
 		}
 	}
-	for _, extra := range byKey {
+	for _, extra := range found {
 		v.Unexpected = append(v.Unexpected, extra...)
 	}
 	slices.SortFunc(v.Unexpected, func(a, b Reward) int { return cmp.Compare(a.Key(), b.Key()) })

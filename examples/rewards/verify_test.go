@@ -87,3 +87,15 @@ func TestVerifyItems_asks_again_after_a_restart_of_the_database(t *testing.T) {
 		t.Errorf("%d grants were seen, %v, want 1", v.Paid, err)
 	}
 }
+
+// A row's player and event are compared each by itself: together they would pass for the
+// reward of another player.
+func TestCompare_keeps_player_and_event_apart(t *testing.T) {
+	t.Parallel()
+	owed := rewards.Reward{Player: "1", Event: "season-2026-week-34:player-1:rank-3", Amount: 5}
+	paid := rewards.Reward{Player: "1:season-2026-week-34", Event: "player-1:rank-3", Amount: 5}
+	v := rewards.Compare([]rewards.Reward{owed}, []rewards.Reward{paid})
+	if len(v.Forgotten) != 1 || len(v.Unexpected) != 1 || v.OK() {
+		t.Errorf("verdict %+v, want one forgotten and one not owed", v)
+	}
+}
