@@ -4,11 +4,60 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
 	"github.com/fenced/fenced/examples/rewards"
 )
+
+// Fault: something between here and the item server answers in its place, and well. Only
+// an answer that is the reward says that it was granted.
+func TestPublisher_wants_the_reward_in_the_answer(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"a login page":   "<!doctype html><title>Sign in</title>",
+		"nothing":        "",
+		"broken off":     `{"player":"0","event":"season-2026-week-34:pla`,
+		"the list":       `{"grants":[]}`,
+		"another player": `{"player":"1","event":"season-2026-week-34:player-1:rank-0","amount":1}`,
+		"another amount": `{"player":"0","event":"season-2026-week-34:player-0:rank-0","amount":2}`,
+	} {
+		for _, first := range []int{http.StatusOK, http.StatusPreconditionFailed} {
+			t.Run(name+" "+http.StatusText(first), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t, 1, 1)
+				var healed atomic.Bool
+				gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case healed.Load():
+						s.items.Config.Handler.ServeHTTP(w, r)
+					case r.Method == http.MethodPost:
+						w.WriteHeader(first)
+						_, _ = io.WriteString(w, answer)
+					default: // the status, after 412
+						_, _ = io.WriteString(w, answer)
+					}
+				}))
+				t.Cleanup(gateway.Close)
+				cfg := s.config(t)
+				cfg.Items, cfg.HTTPClient, cfg.Attempts = gateway.URL, gateway.Client(), 3
+				var alarm error
+				cfg.Alarm = func(_ string, reason error) { alarm = reason }
+				publish(t, cfg)
+				if v := verdict(t, s.pool, s.owed); v.DeadLetters != 1 || alarm == nil {
+					t.Errorf("%d dead, %d unpublished, alarm %v; want the row dead, as nobody was granted anything", v.DeadLetters, v.Unpublished, alarm)
+				}
+				healed.Store(true)
+				if _, err := rewards.Replay(t.Context(), s.pool); err != nil {
+					t.Fatal(err)
+				}
+				publish(t, s.config(t))
+				s.check(t)
+			})
+		}
+	}
+}
 
 // Fault: the words of a refusal are none that PostgreSQL can store. The row must be
 // marked all the same: else it is taken again for ever, and nobody hears of it.

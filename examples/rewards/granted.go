@@ -21,12 +21,9 @@ func Granted(ctx context.Context, client *http.Client, base, key string) (*Rewar
 	defer discard(res)
 	switch res.StatusCode {
 	case http.StatusOK:
-		var r Reward
-		if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&r); err != nil {
+		r, err := grantIn(res, key)
+		if err != nil {
 			return nil, fmt.Errorf("status of %s: %w", key, err)
-		}
-		if r.Key() != key { // as the list of all, where a redirect has lost the question
-			return nil, fmt.Errorf("status of %s: the answer is about %q", key, clip(r.Key()))
 		}
 		return &r, nil
 	case http.StatusNotFound:
@@ -34,6 +31,19 @@ func Granted(ctx context.Context, client *http.Client, base, key string) (*Rewar
 	default:
 		return nil, fmt.Errorf("status of %s: %w", key, unexpected(res))
 	}
+}
+
+// grantIn reads the reward that an answer says was granted under key. What answers in
+// the item server's place, a login page or the list of all behind a redirect, says so of
+// nothing, or of another.
+func grantIn(res *http.Response, key string) (r Reward, err error) {
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&r); err != nil {
+		return r, fmt.Errorf("the answer is no reward: %w", err)
+	}
+	if r.Key() != key {
+		return r, fmt.Errorf("the answer is about %q", clip(r.Key()))
+	}
+	return r, nil
 }
 
 // A GrantPage is a page of the list of everything that an item server has granted.

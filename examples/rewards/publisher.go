@@ -3,6 +3,7 @@ package rewards
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -204,9 +205,9 @@ type verdict struct {
 
 // call sends the row and reads the answer:
 //
-//	2xx             done, also when it is a replay
+//	2xx             done if it has the row's reward, also as a replay, else later
 //	409             the same key is in progress: wait, the attempt is free
-//	412             ask the status: granted after all is done, else dead
+//	412             ask the status: granted after all is as 2xx, else dead
 //	429, 5xx, none  later, with the same key and bytes
 //	no connection   later, the attempt is free
 //	others          dead: it is a bug, and no repeat mends it
@@ -232,7 +233,7 @@ func (p *Publisher) call(ctx context.Context, l letter) verdict {
 	case res.Request.Method != http.MethodPost:
 		return verdict{fate: dead, reason: fmt.Errorf("item server: the POST was redirected to a %s of %s", res.Request.Method, res.Request.URL)}
 	case res.StatusCode/100 == 2:
-		return verdict{fate: done}
+		return l.confirmed(grantIn(res, l.key))
 	case res.StatusCode == http.StatusConflict:
 		return verdict{wait: retryAfter(res), free: true, reason: reason}
 	case res.StatusCode == http.StatusPreconditionFailed:
@@ -244,6 +245,22 @@ func (p *Publisher) call(ctx context.Context, l letter) verdict {
 	}
 }
 
+// confirmed is the verdict on what an answer says was granted, or on why it says
+// nothing. Then the same key asks again: an item server that has granted it says so.
+func (l letter) confirmed(granted Reward, err error) verdict {
+	var owed Reward
+	if err == nil {
+		err = json.Unmarshal(l.body, &owed)
+	}
+	if err == nil && granted != owed {
+		err = fmt.Errorf("%d is granted, and %d is owed", granted.Amount, owed.Amount)
+	}
+	if err != nil {
+		return verdict{reason: fmt.Errorf("item server: %w", err)}
+	}
+	return verdict{fate: done}
+}
+
 // afterStale decides about a row whose token was refused: a newer grant has been
 // at this reward. Whether it is paid, only the item server knows.
 func (p *Publisher) afterStale(ctx context.Context, l letter, reason error) verdict {
@@ -252,7 +269,7 @@ func (p *Publisher) afterStale(ctx context.Context, l letter, reason error) verd
 	case err != nil:
 		return verdict{reason: errors.Join(reason, err)}
 	case granted != nil:
-		return verdict{fate: done}
+		return l.confirmed(*granted, nil)
 	default:
 		return verdict{fate: dead, reason: fmt.Errorf(
 			"%w; nothing is granted: if its database was restored, replay --items sends this again under a new token", reason)}

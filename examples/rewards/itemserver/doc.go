@@ -4,6 +4,7 @@
 //
 //	POST /v1/grants        {"player", "event", "amount"}
 //	    Idempotency-Key: "reward:<player>:<event>"    Fencing-Token: 1234
+//	    answers the reward, also when it had been granted before
 //	GET  /v1/grants?key=   what was granted under a key
 //	GET  /v1/grants        everything that was granted, in pages: {"grants", "next"}
 //	    ?after=<next>      the page behind it
