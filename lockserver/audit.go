@@ -33,17 +33,28 @@ func (s *Server) keepAudit(ctx context.Context) {
 	}
 }
 
-// audit compares the holds of the mirror with those of the store at the mirror's
-// own revision: there is no later one at which they could be compared.
+// audit compares the mirror with the store. Where other keys share the store, nothing
+// moves a mirror that has no event, and compaction passes its revision: it is brought up
+// to the present first.
 func (s *Server) audit(ctx context.Context) error {
+	err := s.compare(ctx)
+	if !errors.Is(err, rpctypes.ErrCompacted) {
+		return err
+	}
+	if err := s.syncRevision(ctx); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return s.compare(ctx)
+}
+
+// compare looks at the holds of both at the mirror's own revision: there is no later one
+// at which they could be compared.
+func (s *Server) compare(ctx context.Context) error {
 	mirrored, rev, complete := s.mirrored()
 	if !complete {
 		return nil
 	}
 	stored, err := s.stored(ctx, rev)
-	if errors.Is(err, rpctypes.ErrCompacted) {
-		return nil // the mirror has moved on by more than the store keeps
-	}
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}

@@ -44,6 +44,27 @@ func internalServer(t *testing.T) *Server {
 // hold that is gone from the store stands in the mirror, and blocks its lock.
 func TestAudit_FindsAndHealsALostEvent(t *testing.T) {
 	t.Parallel()
+	t.Run("busy", func(t *testing.T) {
+		t.Parallel()
+		findAndHeal(t, func(*Server) {})
+	})
+	t.Run("quiet while other keys pass it and are compacted", func(t *testing.T) {
+		t.Parallel()
+		findAndHeal(t, func(s *Server) {
+			put, err := s.config.Client.Put(t.Context(), "/elsewhere", "")
+			if err == nil {
+				_, err = s.config.Client.Compact(t.Context(), put.Header.Revision)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+}
+
+// findAndHeal loses an event, and compares after meanwhile.
+func findAndHeal(t *testing.T, meanwhile func(*Server)) {
+	t.Helper()
 	s := internalServer(t)
 	if _, err := s.Acquire(t.Context(), AcquireRequest{Lock: "b", Owner: "worker"}); err != nil {
 		t.Fatal(err)
@@ -58,6 +79,7 @@ func TestAudit_FindsAndHealsALostEvent(t *testing.T) {
 	ghost := &queue.Hold{Ref: queue.Ref{1}, Lock: "a", Rev: s.mirror.rev, Token: s.mirror.rev}
 	s.table.Apply([]queue.Op{{Put: ghost}})
 	s.mu.Unlock()
+	meanwhile(s)
 
 	if err := s.audit(t.Context()); err != nil {
 		t.Fatal(err)
