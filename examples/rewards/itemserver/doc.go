@@ -14,7 +14,8 @@
 //  1. the request is checked: 400, 415, 422, and 428 where the token is missing
 //  2. the key is looked up: a known key gets its stored answer again (with
 //     Idempotent-Replay: true), or 422 if the payload differs; a key that is being
-//     worked on right now gets 409 and Retry-After
+//     worked on right now gets 409 and Retry-After, for 5 s where its server stands
+//     still
 //  3. the fence: a token below that of the resource gets 412
 //  4. the effect: the grant and the answer under the key, in the transaction that
 //     advanced the fence

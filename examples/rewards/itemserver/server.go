@@ -158,14 +158,20 @@ func key(values []string) (string, error) {
 	return k, nil
 }
 
+// standstill is how long an instance that does nothing may keep a key in progress.
+const standstill = "5s"
+
 // effect looks the key up, then asks the fence, then grants, all in one
 // transaction. replay reports that the key was known.
 func (s *Server) effect(ctx context.Context, o order) (replay bool, err error) {
 	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		// The lock ends with the transaction. Keys that share a hash only hear an
-		// "in progress" too many.
+		// The lock ends with the transaction, and the transaction of an instance that
+		// stands still with its time. Keys that share a hash only hear an "in progress"
+		// too many.
 		var mine bool
-		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`, o.key).Scan(&mine)
+		err := tx.QueryRow(ctx, `
+			SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))
+			FROM set_config('idle_in_transaction_session_timeout', $2, true)`, o.key, standstill).Scan(&mine)
 		if err != nil {
 			return err
 		}
