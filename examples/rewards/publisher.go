@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if c.Pool == nil || c.Items == "" {
 		return c, errors.New("publisher: Pool and Items are required")
 	}
-	if _, err := url.ParseRequestURI(c.Items); err != nil {
+	if err := validItems(c.Items); err != nil {
 		return c, fmt.Errorf("publisher: Items: %w", err)
 	}
 	if min(c.Lease, c.Poll, c.FirstRetry, c.LongestRetry) < 0 || min(c.Batch, c.Attempts) < 0 {
@@ -84,6 +85,19 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 		c.At = func(Step, string) {}
 	}
 	return c, nil
+}
+
+// validItems refuses what no call can be made to: it would pass for an item server that
+// cannot be reached, for which a publisher waits for ever.
+func validItems(base string) error {
+	u, err := url.Parse(base)
+	if err != nil {
+		return err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.ContainsAny(base, "?#") {
+		return fmt.Errorf("%q is no base URL such as http://127.0.0.1:7430", u.Redacted())
+	}
+	return nil
 }
 
 // A Publisher tells the item server what the outbox holds. Any number of

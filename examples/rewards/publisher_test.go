@@ -405,6 +405,11 @@ func TestNewPublisher_refuses(t *testing.T) {
 		"no pool":        {Items: "http://127.0.0.1:1"},
 		"no item server": {Pool: pool},
 		"no URL":         {Pool: pool, Items: "127.0.0.1"},
+		"no scheme":      {Pool: pool, Items: "localhost:7430"},
+		"no host":        {Pool: pool, Items: "http:///items"},
+		"no HTTP":        {Pool: pool, Items: "ftp://localhost:7430"},
+		"a query":        {Pool: pool, Items: "http://localhost:7430/?page=1"},
+		"a fragment":     {Pool: pool, Items: "http://localhost:7430#items"},
 		"negative lease": {Pool: pool, Items: "http://127.0.0.1:1", Lease: -1},
 		"negative batch": {Pool: pool, Items: "http://127.0.0.1:1", Batch: -1},
 	} {
