@@ -52,6 +52,15 @@ func root() *cobra.Command {
 	return cmd
 }
 
+// given refuses a flag that is there and empty, as a variable that is not set makes it:
+// what it asks for would be left out without a word.
+func given(cmd *cobra.Command, flag string) error {
+	if f := cmd.Flags().Lookup(flag); f.Changed && f.Value.String() == "" {
+		return fmt.Errorf("--%s is empty", flag)
+	}
+	return nil
+}
+
 // openFunc opens the database that the flags name.
 type openFunc func(context.Context) (*pgxpool.Pool, error)
 

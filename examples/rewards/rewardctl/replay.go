@@ -38,6 +38,9 @@ because the keys stay the same.
 A dead message of the inbox contradicts what was paid, and no replay helps. A person
 looks, pays what is owed under an event of its own, and dismisses the message.`,
 		RunE: func(cmd *cobra.Command, keys []string) error {
+			if err := given(cmd, "items"); err != nil {
+				return err
+			}
 			pool, err := open(cmd.Context())
 			if err != nil {
 				return err

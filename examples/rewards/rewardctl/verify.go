@@ -27,6 +27,9 @@ Exits with 1 unless each was paid exactly once with its amount and nothing else 
 the inbox is settled and the outbox drained; the last line says what is not.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := given(cmd, "items"); err != nil {
+				return err
+			}
 			deliveries, err := readFile(args[0])
 			if err != nil {
 				return err

@@ -157,6 +157,21 @@ func TestVerify_says_which_messages_are_dead(t *testing.T) {
 	}
 }
 
+// A variable that is not set makes a flag empty. The comparison, or the question, that
+// the flag asks for must not be left out without a word.
+func TestItems_given_and_empty(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	if _, err := d.pool.Exec(t.Context(), `UPDATE reward_outbox SET status = 'DONE'`); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"verify", d.file, "--items", ""}, {"replay", "--items", ""}} {
+		if out, last := d.run(t, args...); !strings.Contains(last, "--items") {
+			t.Errorf("%s with an empty --items says %q\n%s", args[0], last, out)
+		}
+	}
+}
+
 func TestReplay_list_takes_no_keys(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
