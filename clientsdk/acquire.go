@@ -374,7 +374,7 @@ func (a *attempt) recall() {
 	switch {
 	case err == nil && got.Hold != "":
 		a.c.discard(ctx, a.session, a.lock, got.Hold)
-	case errors.Is(err, ErrUnavailable) && a.session != nil:
+	case a.session != nil && (errors.Is(err, ErrUnavailable) || !OutcomeKnown(err)):
 		a.session.addStray(a.recall)
 	}
 }

@@ -189,44 +189,61 @@ func TestClient_OutcomeOfAResentRequest(t *testing.T) {
 }
 
 // A hold of which no answer ever told is removed also where the servers are away for
-// longer than its removal is tried at first: its session would keep it for ever.
+// longer than its removal is tried at first: its session would keep it for ever. The
+// connections may be cut or silent.
 func TestClient_AcquireLeavesNoOrphanUnderASession(t *testing.T) {
-	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
-		lossy := &lossyHolds{RoundTripper: b.srv.Transport()}
-		client := b.clientWith(func(cfg *clientsdk.Config) { cfg.HTTPClient = &http.Client{Transport: lossy} })
-		kept, err := client.Acquire(context.Background(), "another", opts)
-		if err != nil {
-			b.Fatal(err)
-		}
-		lossy.on.Store(true)
-		if _, err := client.TryAcquire(context.Background(), "l", opts); !errors.Is(err, clientsdk.ErrUnavailable) {
+	for name, silent := range map[string]bool{"cut": false, "silent": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) { b.orphan(&lossyHolds{silent: silent}, opts) })
+		})
+	}
+}
+
+func (b *bundle) orphan(lossy *lossyHolds, opts *clientsdk.AcquireOptions) {
+	lossy.RoundTripper = b.srv.Transport()
+	client := b.clientWith(func(cfg *clientsdk.Config) { cfg.HTTPClient = &http.Client{Transport: lossy} })
+	kept, err := client.Acquire(context.Background(), "another", opts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	lossy.on.Store(true)
+	locks := strings.Fields("a b c d e f g h") // several: two ends fall on one instant, in either order
+	for _, lock := range locks {
+		if _, err := client.TryAcquire(context.Background(), lock, opts); !errors.Is(err, clientsdk.ErrUnavailable) {
 			b.Errorf("TryAcquire = %v, want ErrUnavailable", err)
 		}
-		time.Sleep(6 * time.Second) // virtual: longer than a release is tried
-		lossy.on.Store(false)
-		time.Sleep(2 * ttl) // virtual
-		b.free("l")
-		if err := kept.Release(context.Background()); err != nil {
-			b.Error(err)
-		}
-	})
+	}
+	time.Sleep(6 * time.Second) // virtual: longer than a release is tried
+	lossy.on.Store(false)
+	time.Sleep(2 * ttl) // virtual
+	for _, lock := range locks {
+		b.free(lock)
+	}
+	if err := kept.Release(context.Background()); err != nil {
+		b.Error(err)
+	}
 }
 
 // lossyHolds loses the answers to new holds while it is on.
 type lossyHolds struct {
 	http.RoundTripper
-	on atomic.Bool
+	on     atomic.Bool
+	silent bool // else it cuts the connection
 }
 
 func (l *lossyHolds) LeaseClock() clock.Instant { return clock.Go() }
 
 func (l *lossyHolds) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.RoundTripper.RoundTrip(r)
-	if l.on.Load() && r.URL.Path == "/v1/holds" && err == nil {
-		resp.Body.Close()
-		return nil, errors.New("connection cut")
+	if !l.on.Load() || r.URL.Path != "/v1/holds" || err != nil {
+		return resp, err
 	}
-	return resp, err
+	resp.Body.Close()
+	if l.silent {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return nil, errors.New("connection cut")
 }
 
 // Calls that share a session stand behind the one that opens it. Where nobody answers,
