@@ -35,7 +35,11 @@ func retry(ctx context.Context, statement func() (Outcome, error)) (Outcome, err
 		class := classOf(err)
 		doubt = doubt || errors.Is(class, tokens.ErrUnknownOutcome)
 		switch {
-		case class == nil: // about the reward, not about the database
+		case errors.Is(err, tokens.ErrStale) || errors.Is(err, ErrMismatch): // they say that no attempt paid it
+			return "", err
+		case class == nil && doubt:
+			return "", fmt.Errorf("after %d attempts: %w: %w", attempt, tokens.ErrUnknownOutcome, err)
+		case class == nil:
 			return "", err
 		case attempt == maxAttempts || pause(ctx, backoff(attempt, firstPause, longPause)) != nil:
 			if doubt {

@@ -54,6 +54,7 @@ func TestRetry_says_what_is_known(t *testing.T) {
 			"busy to the end":                      {[]error{busy}, tokens.ErrBusy},
 			"one answer lost, then busy":           {[]error{lost, busy}, tokens.ErrUnknownOutcome},
 			"one answer lost, then stale":          {[]error{lost, &tokens.StaleError{}}, tokens.ErrStale},
+			"one answer lost, then a full disk":    {[]error{lost, &pgconn.PgError{Code: "53100"}}, tokens.ErrUnknownOutcome},
 			"one answer lost, then it had been us": {[]error{lost, nil}, nil},
 		} {
 			calls := 0
