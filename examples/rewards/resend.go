@@ -49,8 +49,8 @@ type Resent struct {
 	Known int
 	// Due again under a new token.
 	Due int
-	// Moved under Resend's hands: a publisher has taken the row meanwhile. Run it
-	// again for these.
+	// Moved under Resend's hands: a publisher has taken the row meanwhile, or somebody
+	// holds the lock. Run it again for these.
 	Moved int
 }
 
@@ -151,7 +151,10 @@ func (c ResendConfig) resend(ctx context.Context, p payment) (Resent, error) {
 		return Resent{Known: 1}, nil
 	}
 	hold, err := c.Locks.Acquire(ctx, p.Lock(), &clientsdk.AcquireOptions{TTL: c.TTL, Wait: 2 * c.TTL})
-	if err != nil {
+	switch {
+	case errors.Is(err, clientsdk.ErrHeld):
+		return Resent{Moved: 1}, nil
+	case err != nil:
 		return Resent{}, fmt.Errorf("resend %s: %w", p.Key(), err)
 	}
 	// A release that fails costs the next worker the rest of the TTL, no more.

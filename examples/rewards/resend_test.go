@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/clientsdk/sdktest"
@@ -116,6 +117,26 @@ func TestResend_leaves_a_row_that_was_taken_meanwhile(t *testing.T) {
 	}
 	if !s.is(t, `SELECT lease_gen = 1 AND fence_token = 7 FROM reward_outbox`) {
 		t.Error("the row was changed")
+	}
+}
+
+// Somebody keeps the lock of one reward. Those behind it must not wait for a person who
+// names them one by one.
+func TestResend_goes_on_where_a_lock_is_held(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 20, 1) // more than one page
+	cfg := s.resending(locksAbove(t, 7))
+	cfg.TTL = time.Second
+	hold, err := cfg.Locks.Acquire(t.Context(), s.owed[0].Lock(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := rewards.Resend(t.Context(), cfg)
+	if want := (rewards.Resent{Due: 19, Moved: 1}); n != want || err != nil {
+		t.Errorf("Resend = %+v, %v, want %+v", n, err, want)
+	}
+	if err := hold.Release(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -113,7 +113,7 @@ func (f *replayFlags) resend(ctx context.Context, out io.Writer, pool *pgxpool.P
 	n, err := rewards.Resend(ctx, rewards.ResendConfig{Pool: pool, Items: f.items, Locks: locks, TTL: f.ttl}, keys...)
 	fmt.Fprintf(out, "%d rewards that the item server does not know are due again under new tokens, %d are known\n", n.Due, n.Known)
 	if err == nil && n.Moved > 0 {
-		err = errors.New("publishers have taken " + fmt.Sprint(n.Moved) + " of the rows meanwhile: run this again")
+		err = fmt.Errorf("publishers have taken %d of the rows meanwhile, or workers hold their locks: run this again", n.Moved)
 	}
 	return err
 }
