@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,6 +53,9 @@ type PublisherConfig struct {
 	// At is called between the steps, for the injection of faults: [Calling] and
 	// [Answered]. Defaults to nothing.
 	At func(step Step, key string)
+	// Log is told when the database or the item server cannot be reached, and when it
+	// can again. nil logs nothing.
+	Log *slog.Logger
 
 	_ struct{}
 }
@@ -84,6 +89,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if c.At == nil {
 		c.At = func(Step, string) {}
 	}
+	c.Log = orElse(c.Log, slog.New(slog.DiscardHandler))
 	return c, nil
 }
 
@@ -126,13 +132,18 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 func (p *Publisher) Run(ctx context.Context) error {
 	woken, stop := listen(ctx, p.cfg.Pool)
 	defer stop()
+	database := outage{log: p.cfg.Log, what: "the database"}
+	itemServer := outage{log: p.cfg.Log, what: "the item server"}
 	var items lane
 	for ctx.Err() == nil {
 		letters, err := takeLetters(ctx, p.cfg.Pool, items.batch(p.cfg.Batch), p.cfg.Lease)
+		database.note(ctx, err)
 		switch {
 		case len(letters) > 0:
+			unreached := p.publishAll(ctx, letters)
+			itemServer.note(ctx, unreached)
 			// A pause that ctx ends is no error: the loop looks at ctx.
-			_ = pause(ctx, items.after(p.publishAll(ctx, letters), p.cfg.FirstRetry, p.cfg.LongestRetry))
+			_ = pause(ctx, items.after(unreached == nil, p.cfg.FirstRetry, p.cfg.LongestRetry))
 		case err == nil && p.cfg.Drain && p.drained(ctx):
 			return nil
 		default:
@@ -142,21 +153,18 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// publishAll makes the calls at once and reports whether any had a connection.
-func (p *Publisher) publishAll(ctx context.Context, letters []letter) bool {
-	var (
-		calls   sync.WaitGroup
-		reached atomic.Bool
-	)
-	for _, l := range letters {
-		calls.Go(func() {
-			if p.publish(ctx, l) {
-				reached.Store(true)
-			}
-		})
+// publishAll makes the calls at once. Where none had a connection it returns why not.
+func (p *Publisher) publishAll(ctx context.Context, letters []letter) error {
+	var calls sync.WaitGroup
+	unreached := make([]error, len(letters))
+	for i, l := range letters {
+		calls.Go(func() { unreached[i] = p.publish(ctx, l) })
 	}
 	calls.Wait()
-	return reached.Load()
+	if slices.Contains(unreached, nil) {
+		return nil
+	}
+	return unreached[0]
 }
 
 // drained reports whether every row is DONE, DEAD or behind a DEAD one.
@@ -170,9 +178,9 @@ func (p *Publisher) drained(ctx context.Context) bool {
 
 // publish makes one call, outside any transaction, and marks the row by its
 // answer. A mark that fails is made good by the next claim: the same key is sent
-// again and answered with the stored result. It reports whether the call had a
-// connection.
-func (p *Publisher) publish(ctx context.Context, l letter) (reached bool) {
+// again and answered with the stored result. It returns why the call had no
+// connection, nil where it had one.
+func (p *Publisher) publish(ctx context.Context, l letter) (unreached error) {
 	p.cfg.At(Calling, l.key)
 	v := p.call(ctx, l)
 	p.cfg.At(Answered, l.key)
@@ -192,7 +200,10 @@ func (p *Publisher) publish(ctx context.Context, l letter) (reached bool) {
 		wait := max(v.wait, backoff(l.attempts, p.cfg.FirstRetry, p.cfg.LongestRetry))
 		_ = putBack(marking, p.cfg.Pool, l, wait, v.free, v.reason)
 	}
-	return !v.unreached
+	if v.unreached {
+		return v.reason
+	}
+	return nil
 }
 
 // markTimeout is how long what has been done may take to be written down, also while

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ type WorkerConfig struct {
 	// At is called at each [Step] of each message, from several goroutines at
 	// once. It is the seam at which faults are injected. Defaults to nothing.
 	At func(Step, Reward, tokens.Token)
+	// Log is told when the database cannot be reached, and when it can again. nil logs
+	// nothing.
+	Log *slog.Logger
 
 	_ struct{}
 }
@@ -72,6 +76,7 @@ func (c WorkerConfig) withDefaults() (WorkerConfig, error) {
 	if c.At == nil {
 		c.At = func(Step, Reward, tokens.Token) {}
 	}
+	c.Log = orElse(c.Log, slog.New(slog.DiscardHandler))
 	return c, nil
 }
 
@@ -102,6 +107,7 @@ type Attempt struct {
 type Worker struct {
 	cfg       WorkerConfig
 	announcer announcer // of what is paid, to the publishers
+	database  outage
 }
 
 // NewWorker returns a worker; nothing runs before Run. The error names the field
@@ -111,7 +117,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{cfg: cfg, announcer: newAnnouncer()}, nil
+	return &Worker{cfg: cfg, announcer: newAnnouncer(), database: outage{log: cfg.Log, what: "the database"}}, nil
 }
 
 // Run works until ctx ends, or until the inbox holds nothing to settle if
@@ -138,6 +144,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // is reason to go on.
 func (w *Worker) next(ctx context.Context) bool {
 	m, ok, err := take(ctx, w.cfg.Pool, w.cfg.Visibility)
+	w.database.note(ctx, err)
 	if ok {
 		w.cfg.Report(w.attempt(ctx, m))
 		return ctx.Err() == nil

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -32,7 +31,7 @@ func itemsCmd(open openFunc) *cobra.Command {
 			if err := itemserver.Install(ctx, pool); err != nil {
 				return err
 			}
-			cfg := itemserver.Config{Pool: pool, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+			cfg := itemserver.Config{Pool: pool, Log: logger(cmd)}
 			if !ignoreTokens {
 				if err := pgfence.Install(ctx, pool); err != nil {
 					return err

@@ -4,13 +4,14 @@
 // It talks to the database named by --dsn or DATABASE_URL and to the lock service
 // named by --server. It exits with 0, or with 1 and one line on stderr. To be stopped
 // by a signal is the normal end of a command that has no other; of all others, also of
-// --drain, it is a failure.
+// --drain, it is a failure. A command that works on through an outage says so on stderr.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,6 +29,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "rewardctl:", err)
 		os.Exit(1)
 	}
+}
+
+// logger tells on stderr of what is wrong while a command works on.
+func logger(cmd *cobra.Command) *slog.Logger {
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 }
 
 // stopped is the end of a command that runs until it is stopped.

@@ -24,6 +24,7 @@ func publishCmd(open openFunc) *cobra.Command {
 			}
 			defer pool.Close()
 			cfg.Pool = pool
+			cfg.Log = logger(cmd)
 			cfg.Alarm = func(key string, reason error) {
 				out.print(rewards.Record{Kind: "dead", Key: key, Error: fmt.Sprint(reason)})
 			}

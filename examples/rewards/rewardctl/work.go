@@ -39,7 +39,7 @@ func workCmd(open openFunc) *cobra.Command {
 				return err
 			}
 			defer locks.Close()
-			cfg.Pool, cfg.Locks = pool, locks
+			cfg.Pool, cfg.Locks, cfg.Log = pool, locks, logger(cmd)
 			cfg.Report = func(a rewards.Attempt) { out.print(a.Record()) }
 			if cfg.At, err = fault.at(ctx, pool, out); err != nil {
 				return err
