@@ -49,9 +49,9 @@ it: what the command has sent before it was stopped is beyond anybody's reach.
 
 When the lock may be lost, the command gets SIGTERM, and SIGKILL after --grace at the
 latest, so that it is dead before the lease can end by this machine's clock, whatever the
-network does and also when fencectl itself is killed. It runs in a process group of its
-own, and whatever is left of the group when it ends is killed: a child that leaves the
-group with setsid is not followed.
+network does and also when fencectl itself is stopped or killed. It runs in a process group
+of its own, and whatever is left of the group when it ends is killed: a child that leaves
+the group with setsid is not followed. Where it has the terminal, Ctrl-Z does not stop it.
 
 Exit codes: the command's own; 128+n when signal n ended it, or the wait for the lock; 75
 when the lock is held by another (or --conflict-exit-code); 76 when the lock was lost
@@ -211,6 +211,7 @@ func (r *runner) start(argv []string) (*exec.Cmd, *os.File, error) {
 	sup.Stdin, sup.Stdout, sup.Stderr = r.in, r.out, r.err
 	sup.Env = r.environ()
 	sup.ExtraFiles = []*os.File{controlR, statusW}
+	sup.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = sup.Start()
 	controlR.Close()
 	statusW.Close()

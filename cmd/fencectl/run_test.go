@@ -44,6 +44,9 @@ func (b *bundle) environ(more ...string) []string {
 	return env
 }
 
+// signalGroup signals the process group of which p is the first process.
+func (p *program) signalGroup(sig syscall.Signal) { syscall.Kill(-p.Process.Pid, sig) }
+
 func (p *program) code() int {
 	p.Run()
 	return p.ProcessState.ExitCode()
@@ -195,9 +198,11 @@ func (b *bundle) startRun(lock, dir string, stubborn bool, more ...string) (*pro
 	}
 	args := append([]string{"run", lock, "--ttl", testTTL.String(), "--grace", testGrace.String()}, more...)
 	p := b.program(append(append(args, "--"), command(dir, stubborn)...)...)
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.Start(); err != nil {
 		b.Fatal(err)
 	}
+	b.Cleanup(func() { p.Process.Kill() })
 	return p, follow(b.T, dir)
 }
 
@@ -224,6 +229,9 @@ func TestRun_IsDeadBeforeTheLeaseEnds(t *testing.T) {
 		},
 		"fencectl is frozen": func(_ *bundle, p *program) { p.Process.Signal(syscall.SIGSTOP) },
 		killedFencectl:       func(_ *bundle, p *program) { p.Process.Kill() },
+		// As Ctrl-Z does where the command has not the terminal, and a shell's "kill %1".
+		"fencectl's group is frozen": func(_ *bundle, p *program) { p.signalGroup(syscall.SIGSTOP) },
+		"killed fencectl's group":    func(_ *bundle, p *program) { p.signalGroup(syscall.SIGKILL) },
 	}
 	for _, stubborn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stubborn=%t", stubborn), func(t *testing.T) {
@@ -245,9 +253,9 @@ func deadInTime(t *testing.T, stubborn bool, fault func(*bundle, *program)) {
 	if _, err := os.Stat(dir + "/told"); err != nil {
 		t.Error("the command was not told by SIGTERM")
 	}
-	p.Process.Signal(syscall.SIGCONT)
+	p.signalGroup(syscall.SIGCONT)
 	p.Wait()
-	if !strings.HasSuffix(t.Name(), "killed_fencectl") && p.ProcessState.ExitCode() != apierr.ExitLost {
+	if !strings.Contains(t.Name(), "killed_fencectl") && p.ProcessState.ExitCode() != apierr.ExitLost {
 		t.Errorf("code %d, want %d; stderr %q", p.ProcessState.ExitCode(), apierr.ExitLost, p.err.String())
 	}
 }

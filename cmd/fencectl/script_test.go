@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -77,6 +79,30 @@ func TestRun_Nested(t *testing.T) {
 	}
 	if n := b.srv.Live("outer") + b.srv.Live("inner"); n != 0 {
 		t.Errorf("%d holds are left", n)
+	}
+}
+
+// When the lock of an outer run is lost, the command of the inner one ends with the
+// outer's, whatever its own lock and grace would leave it.
+func TestRun_NestedEndsWithTheOuter(t *testing.T) {
+	t.Parallel()
+	b, dir := setup(t), t.TempDir()
+	if err := syscall.Mkfifo(dir+"/alive", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := b.program(append([]string{"run", "outer", "--ttl", testTTL.String(), "--grace", testGrace.String(), "--",
+		"env", asProgram + "=1", os.Args[0], "run", "inner", "--ttl", "1h", "--grace", "20m", "--"}, command(dir, true)...)...)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill() })
+	command := follow(t, dir)
+	b.srv.Break("outer", "stuck")
+	p.Wait()
+	ended := time.Now()
+	command.await(t)
+	if late := time.Since(ended); late > time.Second {
+		t.Errorf("the inner command was alive %s after the outer", late)
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 
 // The supervisor is this program run again between fencectl and the command. It knows
 // neither lock nor network: it holds a deadline and kills the command's whole group at
-// it. So the command dies in time when fencectl is stopped, killed or cut off.
+// it. So the command dies in time when fencectl is stopped, killed or cut off. It has a
+// process group of its own, because Ctrl-Z and shells stop and kill whole groups.
 //
 // It reads messages on descriptor 3, one a line:
 //
@@ -95,12 +96,12 @@ type supervisor struct {
 
 	group  int
 	until  instant // the group must be dead by then
+	told   bool    // a SIGTERM was passed on
 	killAt instant // 0 until the command is being stopped
 }
 
 func (s *supervisor) run(argv []string) int {
-	// Signals come through fencectl; those that the terminal sends to us all are not
-	// to be passed on twice. Caught, not ignored: the command would inherit that.
+	// Signals come through fencectl. Caught, not ignored: the command would inherit that.
 	signal.Notify(make(chan os.Signal, 1), forwarded...)
 	for s.until == 0 {
 		line, ok := <-s.messages
@@ -118,13 +119,17 @@ func (s *supervisor) run(argv []string) int {
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	foreground := ownsTerminal(0)
+	caller, _ := syscall.Getpgid(os.Getppid())
+	foreground := ownsTerminal(0, caller)
 	cmd.SysProcAttr = groupAttr(foreground)
+	if foreground {
+		// The command inherits that. Its shell waits for fencectl and could not bring a
+		// stopped one back, while the lock is renewed.
+		signal.Ignore(syscall.SIGTSTP)
+		defer giveTerminal(0, caller) // what follows us in a script can read
+	}
 	if err := cmd.Start(); err != nil {
 		return startFailure(err)
-	}
-	if foreground {
-		defer takeTerminal(0)
 	}
 	s.group = cmd.Process.Pid
 	fmt.Fprintln(s.status, stateGroup, s.group)
@@ -152,7 +157,7 @@ func (s *supervisor) watch(cmd *exec.Cmd) int {
 		case line, ok := <-messages:
 			if !ok {
 				messages = nil
-				line = msgStop
+				s.orphaned(bootTime())
 			}
 			s.message(line)
 		case <-s.next(tick):
@@ -184,6 +189,7 @@ func (s *supervisor) message(line string) {
 	case msgSignal:
 		var n int
 		if _, err := fmt.Sscan(arg, &n); err == nil && s.group > 0 {
+			s.told = s.told || syscall.Signal(n) == syscall.SIGTERM
 			s.kill(syscall.Signal(n))
 		}
 	case msgStop:
@@ -199,6 +205,15 @@ func (s *supervisor) enforce(now instant) {
 	}
 	if s.killAt != 0 && now >= s.killAt {
 		s.kill(syscall.SIGKILL)
+	}
+}
+
+// orphaned stops the command of a fencectl that is dead. Where both were told to end
+// before, as by an outer run whose lock is lost, the time for that is over.
+func (s *supervisor) orphaned(now instant) {
+	s.stop(now)
+	if s.told {
+		s.killAt = now
 	}
 }
 

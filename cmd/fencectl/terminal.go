@@ -14,15 +14,14 @@ func isTerminal(fd int) bool {
 	return err == nil
 }
 
-// ownsTerminal reports whether fd is a terminal in whose foreground we run.
-func ownsTerminal(fd int) bool {
-	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+// ownsTerminal reports whether fd is a terminal in whose foreground group runs.
+func ownsTerminal(fd, group int) bool {
+	foreground, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil && foreground == group
 }
 
-// takeTerminal brings us back to the foreground, so that what follows us in a script
-// can read.
-func takeTerminal(fd int) {
-	signal.Ignore(syscall.SIGTTOU) // we are in the background now, and may still do this
-	unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, unix.Getpgrp())
+// giveTerminal brings group to the foreground.
+func giveTerminal(fd, group int) {
+	signal.Ignore(syscall.SIGTTOU) // we are in the background, and may still do this
+	unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, group)
 }

@@ -399,3 +399,15 @@ func TestTopView_FilterKeys(t *testing.T) {
 		}
 	}
 }
+
+// Ctrl-Z would stop a command that has the terminal, and nobody could bring it back: its
+// shell waits for fencectl, which renews the lock.
+func TestRun_OnATerminal(t *testing.T) {
+	t.Parallel()
+	x := setup(t).terminal(80, 24, "run", "l", "--", "sh", "-c", `echo ready; read -r line; echo "heard $line"`)
+	x.await("ready")
+	x.typeIn("\x1a")
+	x.typeIn("it\n")
+	x.await("heard it")
+	x.ended(0)
+}
