@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -22,7 +23,7 @@ func (i *interruption) Is(target error) bool { return target == context.Canceled
 func interruptible() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM)...)
 	go func() {
 		select {
 		case s := <-signals:
@@ -36,6 +37,10 @@ func interruptible() (ctx context.Context, stop func()) {
 		cancel(nil)
 	}
 }
+
+// heeded leaves out the signals that the caller has us ignore, as nohup does. To ask for
+// one would end that, for a command that is run as well.
+func heeded(signals ...os.Signal) []os.Signal { return slices.DeleteFunc(signals, signal.Ignored) }
 
 // interrupted gives err the exit code of the signal that has ended ctx, where it is the
 // end of ctx.

@@ -110,7 +110,7 @@ func (a *app) runUnder(cmd *cobra.Command, f *runFlags, lock string, argv []stri
 	// Before the grant signals end the wait, and then they are the command's. One that
 	// comes between the two, too late for the wait, is kept for the command.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM)...)
 	defer signal.Stop(signals)
 	hold, err := f.acquire(cmd, client, lock)
 	if errors.Is(err, clientsdk.ErrHeld) && f.conflictExit != apierr.ExitNotAcquired {
@@ -120,7 +120,7 @@ func (a *app) runUnder(cmd *cobra.Command, f *runFlags, lock string, argv []stri
 	if err != nil {
 		return 0, err
 	}
-	signal.Notify(signals, forwarded...)
+	signal.Notify(signals, forwarded()...)
 	r := &runner{app: a, flags: f, hold: hold, signals: signals}
 	code, err := r.run(argv)
 	// The command is dead: the lock is free for the next one at once.
@@ -142,8 +142,10 @@ func (r *runner) lossError(released error) error {
 }
 
 // forwarded are the signals that reach the command through the supervisor.
-var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+func forwarded() []os.Signal {
+	return heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+}
 
 // runner feeds a supervisor with deadlines until the command has ended.
 type runner struct {

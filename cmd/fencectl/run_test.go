@@ -410,3 +410,29 @@ func TestRun_ExcludesAnother(t *testing.T) {
 		}
 	}
 }
+
+// What the caller has fencectl ignore, as nohup does with SIGHUP and a script with the
+// SIGINT of what it starts in the background, is ignored for the command too.
+func TestRun_IgnoresWhatItsCallerIgnores(t *testing.T) {
+	t.Parallel()
+	b, ready := setup(t), filepath.Join(t.TempDir(), "ready")
+	p := b.program("run", "l", "--", "sh", "-c",
+		`trap 'exit 7' USR1; kill -HUP $$; kill -INT $$; echo > `+ready+`; while :; do sleep 0.1; done`)
+	p.Args = append([]string{"sh", "-c", `trap '' HUP INT; exec "$@"`, "sh"}, p.Args...)
+	p.Path = "/bin/sh"
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill() })
+	wait(t, "the command", func() bool { // or its end
+		_, err := os.Stat(ready)
+		return err == nil || processes{pids: []int{p.Process.Pid}}.dead()
+	})
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR1} {
+		p.Process.Signal(sig)
+	}
+	p.Wait()
+	if code := p.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("code %d, want 7: of the trap for SIGUSR1; stderr %q", code, p.err.String())
+	}
+}

@@ -102,7 +102,7 @@ type supervisor struct {
 
 func (s *supervisor) run(argv []string) int {
 	// Signals come through fencectl. Caught, not ignored: the command would inherit that.
-	signal.Notify(make(chan os.Signal, 1), forwarded...)
+	signal.Notify(make(chan os.Signal, 1), forwarded()...)
 	for s.until == 0 {
 		line, ok := <-s.messages
 		if !ok {
