@@ -91,6 +91,7 @@ command under a lock, "fencectl run" is safer.
 		Args:        cobra.ExactArgs(1),
 		Annotations: map[string]string{formats: "env,json"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			closedPipeFails()
 			return a.with(func(c *clientsdk.Client) error {
 				h, err := q.acquire(cmd, c, args[0])
 				if err != nil {

@@ -42,6 +42,10 @@ func interruptible() (ctx context.Context, stop func()) {
 // one would end that, for a command that is run as well.
 func heeded(signals ...os.Signal) []os.Signal { return slices.DeleteFunc(signals, signal.Ignored) }
 
+// closedPipeFails makes an error of a write to a reader that has left. It would end this
+// process before what it could not tell is taken back.
+func closedPipeFails() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // interrupted gives err the exit code of the signal that has ended ctx, where it is the
 // end of ctx.
 func interrupted(ctx context.Context, err error) error {

@@ -56,6 +56,7 @@ func (a *app) newKey(file, name string, grant apikey.Grant) error {
 	if err != nil {
 		return usage("%w", err)
 	}
+	closedPipeFails()
 	if err := apikey.Add(file, k); err != nil {
 		return usage("%w", err)
 	}

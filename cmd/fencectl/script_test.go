@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/apikey"
 	"github.com/fenced/fenced/internal/wire"
 )
 
@@ -173,5 +174,32 @@ func TestWatch_InAPipe(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &ev); err != nil || ev.ID == "" || ev.Lock != "orders/1" {
 			t.Errorf("line %q: %v", line, err)
 		}
+	}
+}
+
+// A reader that has left is as a full disk: what was not told is taken back.
+func TestAcquire_IntoAClosedPipe(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	file := filepath.Join(t.TempDir(), "keys.json")
+	for _, args := range [][]string{{"acquire", "l"}, {"key", "new", "n", "--file", file, "--prefix", ""}} {
+		p := b.program(args...)
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader.Close()
+		p.Stdout = writer
+		if code := p.code(); code != exitInternal {
+			t.Errorf("%q: code %d, want %d", args, code, exitInternal)
+		}
+		writer.Close()
+		contains(t, p.err.String(), "could not be printed")
+	}
+	if n := b.srv.Live("l"); n != 0 {
+		t.Errorf("%d holds are left", n)
+	}
+	if left, err := apikey.List(file); err != nil || len(left) != 0 {
+		t.Errorf("keys left: %v, %v", left, err)
 	}
 }
