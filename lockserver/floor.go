@@ -183,9 +183,9 @@ func (s *Server) keepIssued(ctx context.Context) {
 func (s *Server) putClosed(ctx context.Context) {
 	s.mu.Lock()
 	c := closure{Version: formatVersion, Highest: s.highestLocked(), Reason: s.mirror.closed}
-	told, base := s.mirror.told, s.mirror.base
+	told, base := s.toldLocked(), s.mirror.base
 	s.mu.Unlock()
-	if c.Reason == "" || told >= c.Highest || s.config.Throwaway {
+	if c.Reason == "" || told || s.config.Throwaway {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -206,9 +206,16 @@ func (s *Server) seeClosed(value []byte) {
 		s.issued.raise(c.Highest)
 	}
 	s.closeLocked(c.Reason)
-	if s.highestLocked() > c.Highest {
+	if !s.toldLocked() {
 		signal(s.tellClosed)
 	}
+}
+
+// toldLocked reports whether the store says that granting is closed, and this server knows
+// of no token above all that the store knows of. The store's own revision counts, too: to
+// tell of it makes one more, and two servers would tell each other for ever.
+func (s *Server) toldLocked() bool {
+	return s.mirror.told != notTold && s.highestLocked() <= max(s.mirror.told, s.mirror.base+s.mirror.rev)
 }
 
 // RaiseFloor makes every token to come higher than above, than every token that
