@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -306,11 +308,37 @@ func TestClient_FailsOver(t *testing.T) {
 	})
 }
 
-// deadHost swallows what is sent to one host.
+// A server that refuses what the others take, such as one with an older file of keys,
+// costs no hold.
+func TestHold_OutlivesARefusingServer(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		odd := &deadHost{RoundTripper: b.srv.Transport(), refusal: `{"code":"unauthorized","status":401}`}
+		client := b.clientWith(func(cfg *clientsdk.Config) {
+			cfg.HTTPClient = &http.Client{Transport: odd}
+			cfg.Endpoints = []string{"http://a.invalid", "http://b.invalid"}
+		})
+		h, err := client.Acquire(context.Background(), "l", opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		odd.set("a.invalid")
+		time.Sleep(4 * ttl) // virtual
+		if h.Err() != nil {
+			b.Errorf("lost while one of two servers took the key: %v", h.Err())
+		}
+		if err := h.Release(context.Background()); err != nil {
+			b.Error(err)
+		}
+		b.free("l")
+	})
+}
+
+// deadHost swallows what is sent to one host, or refuses it.
 type deadHost struct {
 	http.RoundTripper
-	mu   sync.Mutex
-	dead string
+	mu      sync.Mutex
+	dead    string
+	refusal string
 }
 
 func (d *deadHost) LeaseClock() clock.Instant { return clock.Go() }
@@ -325,7 +353,10 @@ func (d *deadHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.mu.Lock()
 	dead := d.dead == r.URL.Host
 	d.mu.Unlock()
-	if dead {
+	switch {
+	case dead && d.refusal != "":
+		return &http.Response{StatusCode: http.StatusUnauthorized, Body: io.NopCloser(strings.NewReader(d.refusal)), Request: r}, nil
+	case dead:
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}

@@ -153,7 +153,9 @@ func (t *transport) exchange(ctx context.Context, r request, out any) (sent cloc
 	if !errors.As(err, &api) {
 		err = &unavailableError{op: r.op, endpoint: endpoint, cause: err, sent: !r.reads && !way.shut(err)}
 	}
-	if passing(err) {
+	// Another server may take what this one refuses of a hold that there is, such as a
+	// key that this one has not read yet.
+	if _, ended := gone(err); passing(err) || r.renewal && !ended {
 		t.current.CompareAndSwap(n, n+1)
 	}
 	return sent, err
