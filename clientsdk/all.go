@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/fenced/fenced/tokens"
 )
@@ -23,7 +25,8 @@ type Holds struct {
 // other for ever. opts apply to each; opts.Wait bounds the whole. When a lock that
 // was taken is lost while others are waited for, AcquireAll fails with its
 // [*LostError]. A name that is given twice is an error: the second would wait
-// behind the first.
+// behind the first. What was taken before an error is released, for a second of the
+// call at most, and then in the background.
 func (c *Client) AcquireAll(ctx context.Context, locks []string, opts *AcquireOptions) (*Holds, error) {
 	sorted := slices.Sorted(slices.Values(locks))
 	if len(sorted) == 0 {
@@ -36,10 +39,31 @@ func (c *Client) AcquireAll(ctx context.Context, locks []string, opts *AcquireOp
 	}
 	taken, err := c.acquireInOrder(ctx, sorted, opts)
 	if err != nil {
-		releaseAll(ctx, taken)
+		c.rollBack(ctx, taken)
 		return nil, err
 	}
 	return joinHolds(ctx, taken, locks), nil
+}
+
+// rollBack releases taken. It waits for that, so that a caller who tries again does not
+// find what he had taken himself, but not for servers that are away.
+func (c *Client) rollBack(ctx context.Context, taken []*Hold) {
+	ctx, end, err := c.begin(context.WithoutCancel(ctx))
+	if err != nil {
+		return // closed, and all holds with it
+	}
+	released := make(chan struct{})
+	go func() {
+		defer end()
+		defer close(released)
+		releaseAll(ctx, taken)
+	}()
+	timer := time.NewTimer(lastAnswer)
+	defer timer.Stop()
+	select {
+	case <-released:
+	case <-timer.C:
+	}
 }
 
 func (c *Client) acquireInOrder(ctx context.Context, locks []string, opts *AcquireOptions) ([]*Hold, error) {
@@ -136,12 +160,13 @@ func (a *Holds) Release(ctx context.Context) error {
 	return err
 }
 
-// releaseAll releases in reverse order, so that who waits for several finds them in
-// the order of acquiring.
+// releaseAll releases all at once, so that each has the time that a release may take.
 func releaseAll(ctx context.Context, holds []*Hold) error {
-	var errs []error
-	for _, h := range slices.Backward(holds) {
-		errs = append(errs, h.Release(ctx))
+	errs := make([]error, len(holds))
+	var all sync.WaitGroup
+	for i, h := range holds {
+		all.Go(func() { errs[i] = h.Release(ctx) })
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }

@@ -310,3 +310,54 @@ func TestClient_OutcomeOfAnEndedCall(t *testing.T) {
 		})
 	}
 }
+
+// Holds that were taken together are given up together: where nobody answers, that takes
+// as long as for one.
+func TestHolds_ReleaseIsBounded(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		host := &deadHost{RoundTripper: b.srv.Transport()}
+		client := b.clientWith(func(cfg *clientsdk.Config) {
+			cfg.HTTPClient = &http.Client{Transport: host}
+			cfg.Endpoints = []string{"http://a.invalid"}
+		})
+		all, err := client.AcquireAll(context.Background(), strings.Fields("a b c d e f"), opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		host.set("a.invalid")
+		begun := time.Now()
+		err = all.Release(context.Background())
+		if took := time.Since(begun); !errors.Is(err, clientsdk.ErrUnavailable) || took > 6*time.Second {
+			b.Errorf("Release = %v after %s, want ErrUnavailable within 5 s", err, took)
+		}
+	})
+}
+
+// AcquireAll takes a second at most, beyond what one Acquire does, to give back what it had
+// taken.
+func TestClient_AcquireAllIsBounded(t *testing.T) {
+	bubble(t, func(b *bundle, opts *clientsdk.AcquireOptions) {
+		b.acquire("z", opts)
+		host := &deadHost{RoundTripper: b.srv.Transport()}
+		client := b.clientWith(func(cfg *clientsdk.Config) {
+			cfg.HTTPClient = &http.Client{Transport: host}
+			cfg.Endpoints = []string{"http://a.invalid"}
+		})
+		var o clientsdk.AcquireOptions
+		if opts != nil {
+			o = *opts
+		}
+		o.Wait = 10 * time.Second
+		time.AfterFunc(time.Second, func() { host.set("a.invalid") })
+		time.AfterFunc(20*time.Second, func() { host.set("") })
+		begun := time.Now()
+		_, err := client.AcquireAll(context.Background(), strings.Fields("a b c d e z"), &o)
+		if took := time.Since(begun); err == nil || took > 12*time.Second {
+			b.Errorf("AcquireAll = %v after %s, want an error within 12 s", err, took)
+		}
+		time.Sleep(3 * ttl) // virtual
+		for _, lock := range strings.Fields("a b c d e") {
+			b.free(lock)
+		}
+	})
+}
