@@ -329,9 +329,13 @@ func (a *attempt) fail(err error) error {
 		}
 		return errStartOver
 	case api != nil && api.Code() == apierr.LockHeld:
+		if a.id == "" {
+			a.abandon() // a try before this one may be on its way yet
+		}
 		return a.heldError(api)
 	case api != nil && api.Code() == apierr.SessionFull && a.session != nil:
 		a.session.retire()
+		a.abandon()
 		return errStartOver
 	}
 	a.abandon()

@@ -361,3 +361,48 @@ func TestClient_AcquireAllIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A try that one server has not answered and another has refused is at an end: what the
+// first makes of it when it goes on finds its key used up.
+func realRefusedTry(t *testing.T, srv *sdktest.Process) {
+	first := &withheld{}
+	cfg := srv.Config()
+	cfg.Endpoints = []string{srv.URL(), srv.URL()}
+	cfg.HTTPClient = &http.Client{Transport: first}
+	client, err := clientsdk.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newClient(t, srv.URL()).Acquire(t.Context(), t.Name(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TryAcquire(t.Context(), t.Name(), &clientsdk.AcquireOptions{PerHold: true}); !errors.Is(err, clientsdk.ErrHeld) {
+		t.Errorf("TryAcquire = %v, want ErrHeld", err)
+	}
+	client.Close() // waits for what it does in the background
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(first.request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusGone {
+		t.Errorf("the late request is answered %d, want %d", resp.StatusCode, http.StatusGone)
+	}
+}
+
+// withheld keeps back the first request for a hold.
+type withheld struct{ request *http.Request }
+
+func (w *withheld) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.request != nil || r.URL.Path != "/v1/holds" {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	w.request = r.Clone(context.Background())
+	w.request.Body, _ = r.GetBody()
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}

@@ -34,6 +34,7 @@ func TestReal(t *testing.T) {
 	t.Run("bad answers", func(t *testing.T) { t.Parallel(); realBadAnswers(t, srv) })
 	t.Run("a hundred waits", func(t *testing.T) { t.Parallel(); realHundredWaits(t, srv) })
 	t.Run("a waiter gives up", func(t *testing.T) { t.Parallel(); realWaiterGivesUp(t, srv) })
+	t.Run("a refused try", func(t *testing.T) { t.Parallel(); realRefusedTry(t, srv) })
 	t.Run("events", func(t *testing.T) { t.Parallel(); realEvents(t, srv) })
 	t.Run("a frozen holder", func(t *testing.T) { t.Parallel(); realFrozenHolder(t, srv) })
 }
