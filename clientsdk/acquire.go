@@ -290,10 +290,10 @@ func (a *attempt) take(ctx context.Context, got wire.Hold, sent clock.Instant) (
 		return nil, a.fail(err)
 	}
 	h := newHold(a.parent, a.c, got, l, a.session)
-	if !l.add(h) {
-		return nil, a.fail(errStartOver)
-	}
-	if a.session != nil {
+	switch {
+	case !l.add(h):
+		err = errStartOver
+	case a.session != nil:
 		err = l.fresh(ctx)
 	}
 	if err == nil && h.Err() != nil {

@@ -135,3 +135,29 @@ func TestSession_TellsALossWithoutItsReason(t *testing.T) {
 		wantLost(t, h, clientsdk.LostUnknown)
 	})
 }
+
+// foreign is a context of somebody else's making: whoever descends from it without end
+// keeps a goroutine.
+type foreign struct {
+	context.Context
+	done chan struct{}
+}
+
+func (f foreign) Done() <-chan struct{} { return f.done }
+
+// A grant that comes when its session is over leaves nothing at the caller's context.
+func TestSession_LateGrantLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.acquire("keeps the session", nil)
+		b.srv.On(sdktest.Acquire, sdktest.Fault{DelayAnswer: ttl - 500*time.Millisecond}) // past the deadline
+		for range 100 {
+			b.srv.On(sdktest.RenewSession, sdktest.Fault{DropRequest: true})
+		}
+		ctx := foreign{context.Background(), make(chan struct{})}
+		if err := b.client.Do(ctx, "l", func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
