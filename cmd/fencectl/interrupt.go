@@ -18,12 +18,12 @@ func (i *interruption) Error() string { return "interrupted by signal: " + i.sig
 // Is makes it a cancellation like any other to who asks for no more.
 func (i *interruption) Is(target error) bool { return target == context.Canceled }
 
-// interruptible returns a context that SIGINT and SIGTERM end, with an [*interruption]
+// interruptible returns a context that SIGINT, SIGTERM and SIGHUP end, with an [*interruption]
 // as its cause.
 func interruptible() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM)...)
+	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 	go func() {
 		select {
 		case s := <-signals:

@@ -110,7 +110,7 @@ func (a *app) runUnder(cmd *cobra.Command, f *runFlags, lock string, argv []stri
 	// Before the grant signals end the wait, and then they are the command's. One that
 	// comes between the two, too late for the wait, is kept for the command.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM)...)
+	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 	defer signal.Stop(signals)
 	hold, err := f.acquire(cmd, client, lock)
 	if errors.Is(err, clientsdk.ErrHeld) && f.conflictExit != apierr.ExitNotAcquired {

@@ -374,7 +374,7 @@ func TestRun_ForwardsSignals(t *testing.T) {
 func TestInterruptedWait(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"run", "l", "--", "true"}, {"acquire", "l"}} {
-		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 			b := setup(t)
 			b.hold("l")
 			p := b.program(args...)
