@@ -94,7 +94,7 @@ func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer body.Close()
-	in := &watched{Reader: body, alive: func() { silence.Reset(snapshotSilence) }}
+	in := &watched{Reader: body, silence: silence}
 	_, err = io.Copy(w, in)
 	switch {
 	case in.err != nil:
@@ -105,20 +105,19 @@ func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// watched tells of every read that brought something, and keeps the error of the one
-// that failed: it is not the writer's.
+// watched bounds the silence of a read, and of no write between two. It keeps the error of
+// the read that failed: it is not the writer's.
 type watched struct {
 	io.Reader
-	alive func()
-	err   error
+	silence *time.Timer
+	err     error
 }
 
 // Read implements io.Reader.
 func (r *watched) Read(b []byte) (int, error) {
+	r.silence.Reset(snapshotSilence)
 	n, err := r.Reader.Read(b)
-	if n > 0 {
-		r.alive()
-	}
+	r.silence.Stop()
 	if err != nil && err != io.EOF {
 		r.err = err
 	}

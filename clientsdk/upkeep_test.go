@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fenced/fenced/clientsdk"
@@ -122,6 +123,48 @@ func TestSnapshot_BrokenOff(t *testing.T) {
 		})
 	}
 }
+
+// A writer that takes its time is no silence of the server.
+func TestSnapshot_SlowWriter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		whole := strings.Repeat("snapshot", 1<<17)
+		client, err := clientsdk.New(clientsdk.Config{HTTPClient: &http.Client{Transport: streamed(whole)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		var got bytes.Buffer
+		err = client.Snapshot(t.Context(), writer(func(b []byte) (int, error) {
+			if got.Len() == 0 {
+				time.Sleep(time.Minute) // virtual
+			}
+			return got.Write(b)
+		}))
+		if err != nil || got.String() != whole {
+			t.Errorf("%d bytes, %v", got.Len(), err)
+		}
+	})
+}
+
+// streamed is the body of every answer, for as long as its request lasts.
+type streamed string
+
+func (s streamed) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := strings.NewReader(string(s))
+	read := reader(func(b []byte) (int, error) {
+		if err := r.Context().Err(); err != nil {
+			return 0, err
+		}
+		return body.Read(b)
+	})
+	head := http.Header{"Content-Type": {"application/octet-stream"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: head, Body: io.NopCloser(read), Request: r}, nil
+}
+
+type reader func([]byte) (int, error)
+
+func (r reader) Read(b []byte) (int, error) { return r(b) }
 
 // Of an answer that was none of ours nothing stays in the one after it.
 func TestLock_IsOfOneAnswer(t *testing.T) {
