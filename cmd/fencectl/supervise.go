@@ -239,6 +239,7 @@ func codeOf(st *os.ProcessState) int {
 }
 
 func startFailure(err error) int {
+	signal.Ignore(syscall.SIGTTOU) // we are in the background of the terminal, and may still tell
 	fmt.Fprintln(os.Stderr, "fencectl: run:", err)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return exitNotFound

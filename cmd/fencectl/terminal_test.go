@@ -411,3 +411,12 @@ func TestRun_OnATerminal(t *testing.T) {
 	x.await("heard it")
 	x.ended(0)
 }
+
+// What cannot be started is told also to a terminal that only the foreground may write to.
+func TestRun_NotStartedOnATerminal(t *testing.T) {
+	t.Parallel()
+	inner := "env " + asProgram + "=1 " + os.Args[0] + " run inner -- no-such-command"
+	x := setup(t).terminal(80, 24, "run", "l", "--", "sh", "-c", "stty tostop; "+inner+"; code=$?; stty -tostop; exit $code")
+	x.ended(exitNotFound)
+	x.await("no-such-command")
+}
