@@ -19,12 +19,11 @@ build: ## Build fenced and fencectl into bin/
 run: build ## Build and start the server: etcd inside, HTTP on 127.0.0.1:7420
 	$(BIN)/fenced serve
 
-# Most tests wait for leases to run out, so more than one a core may wait at once, in one
-# package more than there are cores. No test reads DWARF, which takes a third of the
-# linking, and the race detector need not sleep for a second at the end of each package.
-PACKAGES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Most tests wait for leases to run out, so more than one a core may wait at once. No
+# test reads DWARF, which takes a third of the linking, and the race detector need not
+# sleep for a second at the end of each package.
 test: need-postgres need-peers ## Run every test with the race detector; installs what they need
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=all -ldflags=-w -p $(PACKAGES) -parallel 3 -timeout 20m ./...
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=all -ldflags=-w -parallel 3 -timeout 20m ./...
 
 test-fast: ## Run the tests without the race detector
 	$(GO) test ./...

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -118,15 +117,6 @@ func (p *process) waitFor(ctx context.Context, every time.Duration, ready func()
 			return p.died(errors.Join(err, context.Cause(ctx)))
 		}
 	}
-}
-
-// freeAddr returns a loopback address that nobody listened on a moment ago.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // tail keeps the end of a log for error messages.

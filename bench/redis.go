@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/freeport"
 )
 
 // startRedis starts a server that fsyncs each write before it answers. It returns
@@ -20,7 +22,7 @@ func startRedis(ctx context.Context, dir string) (*process, string, error) {
 	if err != nil {
 		return nil, "", missing("redis", "redis-server is not installed")
 	}
-	addr, err := freeAddr()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, "", err
 	}

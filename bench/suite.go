@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fenced/fenced/internal/freeport"
 )
 
 // scale is how much a run does.
@@ -192,7 +194,7 @@ func (s *suite) spawnFenced(ctx context.Context) (*process, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	addr, err := freeAddr()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, "", err
 	}

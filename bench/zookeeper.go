@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/fenced/fenced/internal/freeport"
 )
 
 // zookeeperJar is where Debian's package puts ZooKeeper; its manifest names the
@@ -28,7 +30,7 @@ func startZooKeeper(ctx context.Context, dir string) (*process, string, error) {
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		return nil, "", missing("zookeeper", zookeeperJar+" is not there")
 	}
-	addr, err := freeAddr()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, "", err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/freeport"
 )
 
 // cluster is three members in processes of their own; kill ends one.
@@ -17,12 +17,11 @@ func cluster(t *testing.T) (addrs []string, kill func(i int)) {
 	t.Helper()
 	fenced := sdktest.Build(t, "github.com/fenced/fenced/cmd/fenced")
 	free := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := freeport.Addr()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		return l.Addr().String()
+		return addr
 	}
 	var members []string
 	for i := range 3 {

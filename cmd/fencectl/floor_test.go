@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,18 +11,17 @@ import (
 
 	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/freeport"
 )
 
 // served runs "fenced serve" on dir until stop: a server that grants nothing is never
 // ready, so sdktest.Start is not for it.
 func served(t *testing.T, dir string) (addr string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr = l.Addr().String()
-	l.Close()
 	cmd := exec.Command(sdktest.Build(t, "github.com/fenced/fenced/cmd/fenced"), "serve", "--data-dir", dir, "--listen", addr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/fenced/fenced/internal/freeport"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/tokens"
 )
@@ -45,12 +45,11 @@ func newEtcd(t *testing.T) *etcdServer {
 
 func freeURL(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return "http://" + l.Addr().String()
+	return "http://" + addr
 }
 
 func (e *etcdServer) start(dir string) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/faultproxy"
+	"github.com/fenced/fenced/internal/freeport"
 	"github.com/fenced/fenced/lockserver/embedded"
 )
 
@@ -68,15 +68,14 @@ func NewCluster(t testing.TB, n int) *Cluster {
 	return c
 }
 
-// freeURL returns a peer URL on a port that was free just now.
+// freeURL returns a peer URL on a port that nobody else has.
 func freeURL(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return "http://" + l.Addr().String()
+	return "http://" + addr
 }
 
 func (c *Cluster) stopAll() {

@@ -25,6 +25,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/fenced/fenced/internal/etcdtest"
+	"github.com/fenced/fenced/internal/freeport"
 	"github.com/fenced/fenced/lockserver/embedded"
 )
 
@@ -242,12 +243,11 @@ func corrupt(t *testing.T, path string) {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return addr
 }
 
 func TestCluster_BadConfigIsRefusedByField(t *testing.T) {

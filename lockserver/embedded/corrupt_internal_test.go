@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/lease"
 
 	"github.com/fenced/fenced/internal/apierr"
+	"github.com/fenced/fenced/internal/freeport"
 	"github.com/fenced/fenced/lockserver"
 )
 
@@ -27,12 +27,11 @@ func watchful(t *testing.T) []*Node {
 	t.Helper()
 	var list []string
 	for i := range 3 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := freeport.Addr()
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, fmt.Sprintf("n%d=http://%s", i, listener.Addr()))
-		_ = listener.Close()
+		list = append(list, fmt.Sprintf("n%d=http://%s", i, addr))
 	}
 	nodes := make([]*Node, 3)
 	for i := range nodes {

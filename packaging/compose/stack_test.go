@@ -19,6 +19,7 @@ import (
 
 	"github.com/fenced/fenced/clientsdk"
 	"github.com/fenced/fenced/examples/rewards"
+	"github.com/fenced/fenced/internal/freeport"
 	"github.com/fenced/fenced/tokens"
 )
 
@@ -66,12 +67,11 @@ func newStack(t *testing.T) *stack {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, port, _ := net.SplitHostPort(addr)
 	return port
 }
 

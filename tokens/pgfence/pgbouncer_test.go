@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fenced/fenced/internal/freeport"
 	"github.com/fenced/fenced/tokens"
 	"github.com/fenced/fenced/tokens/fencetest"
 	"github.com/fenced/fenced/tokens/pgfence"
@@ -96,13 +97,11 @@ func startPgbouncer(t *testing.T) string {
 	}
 	server := pgtest.Shared(t)
 	_, serverPort, _ := net.SplitHostPort(server.Addr())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
 	_, port, _ := net.SplitHostPort(addr)
-	l.Close()
 
 	settings := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n"+
 		"[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%s\nunix_socket_dir=\nauth_type=any\npool_mode=transaction\ndefault_pool_size=10\nmax_client_conn=1000\n",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/internal/demo/stage"
+	"github.com/fenced/fenced/internal/freeport"
 )
 
 // primary is the PostgreSQL that a play writes to: the stage's own, or a standby
@@ -42,12 +43,11 @@ func newStandby(t *testing.T, ctx context.Context, primary string) *standby {
 	t.Helper()
 	s := &standby{dir: t.TempDir()}
 	query(t, ctx, primary, `SELECT setting FROM pg_config WHERE name = 'BINDIR'`, &s.bin)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, s.port, _ = net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
+	_, s.port, _ = net.SplitHostPort(addr)
 	u, err := url.Parse(primary)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -202,11 +203,15 @@ func (s *Server) SocketDir() string { return s.dir }
 
 func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort returns a port that nobody listens on. It is below those that systems give to
+// outgoing connections, so that a server which is restarted finds it free again.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 10000 + mathrand.IntN(10000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
