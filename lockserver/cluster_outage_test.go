@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/apierr"
-	"github.com/fenced/fenced/internal/etcdtest"
 	"github.com/fenced/fenced/lockserver"
 )
 
@@ -15,9 +14,7 @@ import (
 // their way at once, to a store that lets each run into its time limit.
 func TestServer_ASilentStoreAnswersEveryAcquire(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	session, err := s.CreateSession(t.Context(), "worker", time.Hour) // its holds need no lease
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +51,7 @@ func TestServer_ASilentStoreAnswersEveryAcquire(t *testing.T) {
 // answer may take, while the store answers one put after the other.
 func TestServer_ASlowStoreRefusesNoAcquire(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	session, err := s.CreateSession(t.Context(), "worker", time.Hour)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // asked too about one with a lease of its own whose deadline this server does not know:
 // a place in the queue has none.
 func (s *Server) unexpired(ctx context.Context, l *local, unknown bool) error {
-	alive := true
+	var alive bool
 	var err error
 	if l.session != nil {
 		alive, err = s.sessionAlive(ctx, l.session)

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/etcdtest"
+	"github.com/fenced/fenced/lockserver"
 )
 
 // faulty stands before a real store and loses answers after the effect, or holds
@@ -25,6 +29,15 @@ func spoil(client *clientv3.Client) *faulty {
 	client.KV = &faultyKV{client.KV, f}
 	client.Lease = &faultyLease{client.Lease, f}
 	return f
+}
+
+// faultyServer runs a server on a node of its own, behind faults.
+func faultyServer(t *testing.T) (*lockserver.Server, *faulty) {
+	t.Helper()
+	node := etcdtest.Node(t)
+	faults := spoil(node.Client())
+	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	return s, faults
 }
 
 // onWrite makes the answer of every transaction and put pass through fault; nil

@@ -188,17 +188,21 @@ func TestFloor_ABadFileIsRefused(t *testing.T) {
 	}
 }
 
+// runFiled runs a server with an issued-token file of its own in dir.
+func runFiled(t *testing.T, store *clientv3.Client, dir, name string) (*lockserver.Server, func()) {
+	t.Helper()
+	return etcdtest.Run(t, lockserver.Config{
+		Client: store, Managed: true, Name: name, IssuedFile: filepath.Join(dir, name),
+	})
+}
+
 // TestFloor_ARaiseGoesAboveWhatEveryServerIssued raises a wiped store through the
 // server that has seen the least, with and without the other one there to object.
 func TestFloor_ARaiseGoesAboveWhatEveryServerIssued(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.NodeAt(t, filepath.Join(t.TempDir(), "data")).Client()
 	dir := t.TempDir()
-	run := func(name string) (*lockserver.Server, func()) {
-		return etcdtest.Run(t, lockserver.Config{
-			Client: store, Managed: true, Name: name, IssuedFile: filepath.Join(dir, name),
-		})
-	}
+	run := func(name string) (*lockserver.Server, func()) { return runFiled(t, store, dir, name) }
 	_, stopLow := run("low")
 	stopLow()
 	high, stopHigh := run("high")
@@ -238,11 +242,7 @@ func TestFloor_ARaiseIsKnownToWhoWasAway(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.NodeAt(t, filepath.Join(t.TempDir(), "data")).Client()
 	dir := t.TempDir()
-	run := func(name string) (*lockserver.Server, func()) {
-		return etcdtest.Run(t, lockserver.Config{
-			Client: store, Managed: true, Name: name, IssuedFile: filepath.Join(dir, name),
-		})
-	}
+	run := func(name string) (*lockserver.Server, func()) { return runFiled(t, store, dir, name) }
 	_, stopOther := run("other")
 	away, stopAway := run("away")
 	var highest tokens.Token

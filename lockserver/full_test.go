@@ -116,9 +116,7 @@ func TestR11_AFullStoreStillReleases(t *testing.T) {
 // etcd does with the write that passes its quota: the repeat finds nothing to delete.
 func TestR11_ABreakThatFillsTheStoreIsABreak(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	h := mustAcquire(t, s, try("a"))
 	first := true
 	faults.onWrite(func(resp *clientv3.TxnResponse, err error) (*clientv3.TxnResponse, error) {

@@ -152,9 +152,7 @@ func lose(resp *clientv3.TxnResponse, err error) (*clientv3.TxnResponse, error) 
 
 func TestR8_AnAbandonedPutIsDeletedOnSight(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	sub := subscribe(t, s)
 	for range 20 {
 		faults.onWrite(lose)
@@ -180,9 +178,7 @@ func TestR8_AnAbandonedPutIsDeletedOnSight(t *testing.T) {
 // idempotency key nobody reaps the hold, and the repeat finds it.
 func TestR8_ARepeatFindsTheHoldWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	req := try("a")
 	req.IdempotencyKey = "0190b2a3111172228333444455556666"
 	faults.onWrite(lose)
@@ -202,9 +198,7 @@ func TestR8_ARepeatFindsTheHoldWhoseAnswerWasLost(t *testing.T) {
 
 func TestR8_AReleaseWhoseAnswerIsLostGoesOn(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	sub := subscribe(t, s)
 	h := mustAcquire(t, s, try("a"))
 	faults.onWrite(lose)
@@ -217,9 +211,7 @@ func TestR8_AReleaseWhoseAnswerIsLostGoesOn(t *testing.T) {
 
 func TestR9_AKeepAliveAnsweredAfterTheDeadlineProvesNothing(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	sub := subscribe(t, s)
 	req := try("a")
 	req.TTL = time.Second
@@ -241,9 +233,7 @@ func TestR9_AKeepAliveAnsweredAfterTheDeadlineProvesNothing(t *testing.T) {
 // holds the lock.
 func TestR9_AWaiterIsGrantedOnlyOnAFreshKeepAlive(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	h := mustAcquire(t, s, try("a"))
 	asked := make(chan struct{})
 	answer := make(chan struct{})

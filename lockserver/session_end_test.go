@@ -17,9 +17,7 @@ import (
 // transaction takes, of which the first has no answer: what became of them is not known.
 func TestServer_EndSessionWaitsForAllItsHolds(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	session, err := s.CreateSession(t.Context(), "worker", time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +75,7 @@ func TestServer_NothingIsHeldAfterTheEndOfItsSession(t *testing.T) {
 // session's delete has no answer yet.
 func TestServer_AHoldOfAnEndingSessionIsNotGranted(t *testing.T) {
 	t.Parallel()
-	node := etcdtest.Node(t)
-	faults := spoil(node.Client())
-	s, _ := etcdtest.Run(t, lockserver.Config{Client: node.Client(), Alone: true})
+	s, faults := faultyServer(t)
 	holder := mustAcquire(t, s, try("a"))
 	session, err := s.CreateSession(t.Context(), "worker", time.Minute)
 	if err != nil {

@@ -5,12 +5,9 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/fenced/fenced/clientsdk"
-	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
@@ -42,14 +39,8 @@ func (l lines) next(t *testing.T, text string) {
 // of another name would otherwise look like one where nothing is due.
 func TestRun_tellsOfAnOutage(t *testing.T) {
 	t.Parallel()
-	srv := sdktest.New()
-	t.Cleanup(srv.Close)
-	locks, err := clientsdk.New(srv.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = locks.Close() })
-	for name, start := range map[string]func(t *testing.T, s *stage, log *slog.Logger) func(context.Context) error{
+	locks := fakeLocks(t)
+	for name, runOf := range map[string]func(t *testing.T, s *stage, log *slog.Logger) func(context.Context) error{
 		"worker": func(t *testing.T, s *stage, log *slog.Logger) func(context.Context) error {
 			w, err := rewards.NewWorker(rewards.WorkerConfig{Pool: s.pool, Locks: locks, Poll: 10 * time.Millisecond, Log: log})
 			if err != nil {
@@ -72,17 +63,13 @@ func TestRun_tellsOfAnOutage(t *testing.T) {
 			s := &stage{pool: pgtest.New(t), items: httptest.NewServer(nil)}
 			t.Cleanup(s.items.Close)
 			log := make(lines, 100)
-			ctx, stop := context.WithCancel(t.Context())
-			run := start(t, s, log.logger())
-			var running sync.WaitGroup
-			running.Go(func() { _ = run(ctx) })
+			stop := start(t, runOf(t, s, log.logger()))
 			log.next(t, "the database cannot be used")
 			if err := rewards.Install(t.Context(), s.pool); err != nil {
 				t.Fatal(err)
 			}
 			log.next(t, "the database can be used again")
 			stop()
-			running.Wait()
 			if len(log) > 0 {
 				t.Errorf("the log says more: %q", <-log)
 			}
@@ -101,10 +88,7 @@ func TestPublisher_tellsOfAnItemServerThatIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = p.Run(ctx) })
+	stop := start(t, p.Run)
 	log.next(t, "the item server cannot be used")
 	stop()
-	running.Wait()
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/fenced/fenced/tokens"
 )
 
-// locksAbove returns a client of a lock service whose next token is above t.
-func locksAbove(t *testing.T, above tokens.Token) *clientsdk.Client {
+// fakeLocks returns a client of a lock service that is the SDK's fake.
+func fakeLocks(t *testing.T) *clientsdk.Client {
 	t.Helper()
 	srv := sdktest.New()
 	t.Cleanup(srv.Close)
@@ -22,6 +22,13 @@ func locksAbove(t *testing.T, above tokens.Token) *clientsdk.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = locks.Close() })
+	return locks
+}
+
+// locksAbove returns a client of a lock service whose next token is above t.
+func locksAbove(t *testing.T, above tokens.Token) *clientsdk.Client {
+	t.Helper()
+	locks := fakeLocks(t)
 	for token := tokens.Token(0); token < above; {
 		hold, err := locks.Acquire(t.Context(), "count", nil)
 		if err != nil {

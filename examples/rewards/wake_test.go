@@ -76,6 +76,17 @@ func (s *stage) pay(t *testing.T, week int) {
 	}
 }
 
+// start has run go on until stop, which returns when it has ended.
+func start(t *testing.T, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // A publisher that polls once an hour publishes at once what a worker pays, also
 // after it has lost the connection on which it listens, of which it has one.
 func TestPublisher_is_woken(t *testing.T) {
@@ -87,11 +98,7 @@ func TestPublisher_is_woken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = p.Run(ctx) })
-	defer running.Wait()
-	defer stop()
+	defer start(t, p.Run)()
 
 	for week, round := range []string{"first", "after the connection was lost"} {
 		eventually(t, func() bool { return count(t, s.pool, listeners) == 1 })
@@ -116,11 +123,7 @@ func TestPublisher_polls_what_nobody_announced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = p.Run(ctx) })
-	defer running.Wait()
-	defer stop()
+	defer start(t, p.Run)()
 	eventually(t, func() bool { return count(t, s.pool, listeners) == 1 })
 	id, err := rewards.Event{Season: "2026", Content: "week-34", Player: "p", Kind: "rank", Item: "1"}.ID()
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/fenced/fenced/clientsdk"
-	"github.com/fenced/fenced/clientsdk/sdktest"
 	"github.com/fenced/fenced/examples/rewards"
 	"github.com/fenced/fenced/tokens/pgfence/pgtest"
 )
@@ -42,13 +41,7 @@ func TestNewWorker_refuses(t *testing.T) {
 func TestWorker_buries_what_is_no_reward(t *testing.T) {
 	t.Parallel()
 	pool := ledger(t)
-	srv := sdktest.New()
-	t.Cleanup(srv.Close)
-	locks, err := clientsdk.New(srv.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = locks.Close() })
+	locks := fakeLocks(t)
 	bad := []string{"a\tb", "e\u0301", "a\u200db", "..", strings.Repeat("p", 64)}
 	for _, p := range bad { // past Deliver, as another producer would
 		if _, err := pool.Exec(t.Context(), `INSERT INTO reward_message (player_id, reward_event_id, amount) VALUES ($1, $2, 5)`,

@@ -108,9 +108,10 @@ func (g *Guard) Capabilities() tokens.Capabilities {
 //	err = pgfence.ClassifyAlone(pool.SendBatch(ctx, &b).Close())
 //
 // Outside a transaction, as here, such a batch is one of its own: a refusal undoes all
-// of it, and an answer that is lost leaves its outcome unknown. Do not read in the batch what a write in it depends on. It gives an error
-// that wraps [tokens.ErrInvalid] where b is not empty, and otherwise fails as
-// Advance does before it asks the database.
+// of it, and an answer that is lost leaves its outcome unknown. Do not read in the
+// batch what a write in it depends on. It gives an error that wraps
+// [tokens.ErrInvalid] where b is not empty, and otherwise fails as Advance does
+// before it asks the database.
 func Queue(b *pgx.Batch, c tokens.Claim) error {
 	if b.Len() != 0 {
 		return fmt.Errorf("queue advance of %q: %d statements stand before it: %w", c.Resource, b.Len(), tokens.ErrInvalid)

@@ -36,9 +36,10 @@ func logger(cmd *cobra.Command) *slog.Logger {
 	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 }
 
-// stopped is the end of a command that runs until it is stopped.
-func stopped(err error) error {
-	if errors.Is(err, context.Canceled) {
+// ended is the end of a command that runs until it is stopped, or until a drain is done:
+// to be stopped before that is a failure.
+func ended(drain bool, err error) error {
+	if !drain && errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err

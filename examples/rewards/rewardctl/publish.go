@@ -42,10 +42,7 @@ func publishCmd(open openFunc) *cobra.Command {
 				return err
 			}
 			out.print(rewards.Record{Kind: "ready"})
-			if cfg.Drain {
-				return p.Run(ctx)
-			}
-			return stopped(p.Run(ctx))
+			return ended(cfg.Drain, p.Run(ctx))
 		},
 	}
 	f := cmd.Flags()

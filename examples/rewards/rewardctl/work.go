@@ -97,10 +97,7 @@ func work(ctx context.Context, cfg rewards.WorkerConfig, out *printer) error {
 		return err
 	}
 	out.print(rewards.Record{Kind: "ready"})
-	if cfg.Drain {
-		return w.Run(ctx)
-	}
-	return stopped(w.Run(ctx))
+	return ended(cfg.Drain, w.Run(ctx))
 }
 
 // printer writes lines whole, whoever writes.

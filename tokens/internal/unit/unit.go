@@ -118,10 +118,10 @@ func settle(ctx context.Context) {
 }
 
 // explain says of the end of a context what it was that ended, with the error of
-// the try before: somebody who waited in vain wants to know for whom. What else err
-// holds, of the caller's function, it keeps. What has a
-// meaning already keeps it: a COMMIT without an answer in its time ends like a
-// context too, and is not the same as nothing written.
+// the try before: somebody who waited in vain wants to know for whom. It keeps what
+// else err holds, of the caller's function. What has a meaning already keeps that: a
+// COMMIT without an answer in its time ends like a context too, and is not the same as
+// nothing written.
 func (w Work) explain(ctx context.Context, err, last error) error {
 	if Classified(err) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
